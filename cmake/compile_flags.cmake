@@ -1,0 +1,15 @@
+# Flags of every target. No -ffast-math and no fused multiply-add behind our back: results must not depend on
+# what the compiler finds. No -march: the baseline runs everywhere, faster code is chosen at run time.
+add_compile_definitions(_GNU_SOURCE)
+add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -ffp-contract=off)
+if(SLUICE_WERROR)
+    add_compile_options(-Werror)
+endif()
+if(SLUICE_SANITIZE)
+    add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    add_link_options(-fsanitize=address,undefined)
+endif()
+if(SLUICE_SANITIZE_THREAD)
+    add_compile_options(-fsanitize=thread)
+    add_link_options(-fsanitize=thread)
+endif()

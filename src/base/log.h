@@ -1,0 +1,18 @@
+/*
+ * Log lines on stderr: "level module: message", or with a terminal's colours where stderr is one.
+ *
+ * Any thread; one line is written whole.
+ */
+#ifndef SLUICE_BASE_LOG_H
+#define SLUICE_BASE_LOG_H
+
+enum log_level { LOG_ERROR, LOG_WARNING, LOG_INFO, LOG_DEBUG };
+
+/* Lines above this level are dropped. Starts at LOG_WARNING. Call before other threads log. */
+void log_set_level(enum log_level level);
+
+/* Writes one line; `module` is the folder's name ("weights"). */
+void log_write(enum log_level level, const char *module, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

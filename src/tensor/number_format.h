@@ -1,0 +1,143 @@
+/*
+ * The number formats of the checkpoints, element by element (spec deepseek-v4, section 2).
+ *
+ * All conversions work on bits, never through log2f or a numeric cast of a scale byte.
+ */
+#ifndef SLUICE_TENSOR_NUMBER_FORMAT_H
+#define SLUICE_TENSOR_NUMBER_FORMAT_H
+
+#include <stdint.h>
+#include <string.h>
+
+static inline uint32_t f32_bits(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static inline float f32_from_bits(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* bfloat16 (2.1). */
+static inline float bf16_decode(uint16_t bits) {
+    return f32_from_bits((uint32_t)bits << 16);
+}
+
+/* Nearest, ties to even; a NaN stays a NaN. */
+static inline uint16_t bf16_encode(float value) {
+    uint32_t bits = f32_bits(value);
+    if ((bits & 0x7FFFFFFFu) > 0x7F800000u) {
+        return (uint16_t)((bits >> 16) | 0x0040u);
+    }
+    return (uint16_t)((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
+}
+
+/* bf(x) of the spec: the value after rounding to bfloat16. */
+static inline float bf16_round(float value) {
+    return bf16_decode(bf16_encode(value));
+}
+
+/* 2^exponent, exact, for exponents -149..127 (below -126 a subnormal). */
+static inline float f32_power_of_two(int exponent) {
+    if (exponent < -126) {
+        return f32_from_bits(1u << (exponent + 149));
+    }
+    return f32_from_bits((uint32_t)(exponent + 127) << 23);
+}
+
+/* E8M0 scale byte (2.3): 2^(byte-127). 255 is NaN. */
+static inline float e8m0_decode(uint8_t byte) {
+    if (byte == 255) {
+        return f32_from_bits(0x7FC00000u);
+    }
+    return f32_power_of_two((int)byte - 127);
+}
+
+/* FP8 E4M3 without infinities (2.2). 0x7F and 0xFF are NaN. */
+static inline float e4m3_decode(uint8_t code) {
+    uint32_t sign = (uint32_t)(code & 0x80u) << 24;
+    uint32_t exponent = (code >> 3) & 15u;
+    uint32_t mantissa = code & 7u;
+    if ((code & 0x7Fu) == 0x7Fu) {
+        return f32_from_bits(0x7FC00000u | sign);
+    }
+    if (exponent == 0) {
+        float magnitude = (float)mantissa * 0x1p-9f;
+        return f32_from_bits(f32_bits(magnitude) | sign);
+    }
+    return f32_from_bits(sign | ((exponent + 120u) << 23) | (mantissa << 20));
+}
+
+/* Nearest, ties to even, after clamping to [-448, 448]. A NaN gives 0x7F. */
+static inline uint8_t e4m3_encode(float value) {
+    uint32_t bits = f32_bits(value);
+    uint8_t sign = (uint8_t)((bits >> 24) & 0x80u);
+    uint32_t magnitude_bits = bits & 0x7FFFFFFFu;
+    if (magnitude_bits > 0x7F800000u) {
+        return 0x7F;
+    }
+    if (magnitude_bits >= 0x43E00000u) { /* 448 */
+        return (uint8_t)(sign | 0x7Eu);
+    }
+    if (magnitude_bits < 0x3C800000u) { /* below 2^-6: multiples of 2^-9 */
+        /* Adding 2^14 leaves a unit in the last place of 2^-9 and rounds to nearest even. */
+        float shifted = f32_from_bits(magnitude_bits) + 0x1p14f;
+        return (uint8_t)(sign | (f32_bits(shifted) & 0xFFu));
+    }
+    uint32_t rounded = magnitude_bits + 0x7FFFFu + ((magnitude_bits >> 20) & 1u);
+    return (uint8_t)(sign | ((rounded >> 20) - (120u << 3)));
+}
+
+/* FP4 E2M1 (2.4): code 0..15, bit 3 is the sign. */
+static inline float e2m1_decode(uint8_t code) {
+    static const float values[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
+                                     -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
+    return values[code & 15u];
+}
+
+/* Nearest, ties to the even code, after clamping to [-6, 6]. */
+static inline uint8_t e2m1_encode(float value) {
+    float magnitude = value < 0.0f ? -value : value;
+    uint8_t code;
+    if (magnitude <= 0.25f) {
+        code = 0;
+    } else if (magnitude < 0.75f) {
+        code = 1;
+    } else if (magnitude <= 1.25f) {
+        code = 2;
+    } else if (magnitude < 1.75f) {
+        code = 3;
+    } else if (magnitude <= 2.5f) {
+        code = 4;
+    } else if (magnitude < 3.5f) {
+        code = 5;
+    } else if (magnitude <= 5.0f) {
+        code = 6;
+    } else {
+        code = 7;
+    }
+    return (uint8_t)(code | ((f32_bits(value) >> 28) & 8u));
+}
+
+/* cl2 of the spec (2.6): the smallest e with 2^e >= value, for normal value > 0. */
+static inline int f32_ceil_log2(float value) {
+    uint32_t bits = f32_bits(value);
+    return (int)((bits >> 23) & 255u) - 127 + ((bits & 0x7FFFFFu) != 0);
+}
+
+/* Exponent of the scale that ACT8 gives a block whose largest magnitude is `amax` (2.6). */
+static inline int act8_scale_exponent(float amax) {
+    float floored = amax > 1e-4f ? amax : 1e-4f;
+    return f32_ceil_log2(floored * (1.0f / 448.0f));
+}
+
+/* The same for ACT4. */
+static inline int act4_scale_exponent(float amax) {
+    float floored = amax > 0x1.8p-124f ? amax : 0x1.8p-124f; /* 6 * 2^-126 */
+    return f32_ceil_log2(floored * (1.0f / 6.0f));
+}
+
+#endif

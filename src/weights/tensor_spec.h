@@ -1,0 +1,64 @@
+/*
+ * What a model expects to find in its checkpoint: one record per tensor.
+ *
+ * A model builds the list from its configuration; the loader compares it with the files, and synth writes
+ * files from it. Names are the official ones.
+ */
+#ifndef SLUICE_WEIGHTS_TENSOR_SPEC_H
+#define SLUICE_WEIGHTS_TENSOR_SPEC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "parallel/placement.h"
+#include "tensor/dtype.h"
+
+enum { TENSOR_RANK_MAX = 4 };
+
+/* What the bytes of a tensor mean, which decides how synth fills them and how --verify checks them. */
+enum tensor_role {
+    TENSOR_PLAIN,       /* numbers as they are */
+    TENSOR_FP8_MATRIX,  /* e4m3 codes, with a scale tensor per 128x128 block */
+    TENSOR_FP4_MATRIX,  /* two e2m1 codes a byte along the input, with a scale per 32 inputs */
+    TENSOR_BLOCK_SCALE, /* scales of the matrix `partner` */
+    TENSOR_EXPERT_TABLE, /* token id -> expert ids, every value below `value_limit` */
+};
+
+struct tensor_spec {
+    const char *name;
+    enum tensor_role role;
+    enum dtype dtype;      /* official type; what synth writes */
+    unsigned other_dtypes; /* mask of further types that are accepted */
+    int rank;
+    int64_t shape[TENSOR_RANK_MAX]; /* as stored in the file */
+    enum placement placement;
+    int placement_unit; /* rows or columns that may not be torn apart; 1 if any cut is legal */
+    enum placement_stage stage;
+    int layer;           /* layer index; -1 for model-level tensors */
+    int partner;         /* a matrix: index of its scales; scales: index of their matrix; else -1 */
+    int64_t value_limit; /* TENSOR_EXPERT_TABLE: number of experts */
+    bool is_used;        /* false: checked, but neither mapped nor copied in this run */
+};
+
+/* A tensor after loading. `data` is memory of the device the model was loaded on. */
+struct loaded_tensor {
+    enum dtype dtype;
+    const void *data; /* NULL if the spec is not used in this run; not aligned to the element type */
+    size_t bytes;
+};
+
+/* A growing list; strings and records live in `arena` (borrowed, must outlive the list). */
+struct tensor_spec_list {
+    struct arena *arena;
+    struct tensor_spec *specs;
+    size_t count;
+    size_t capacity;
+};
+
+/* Appends a zeroed record and returns its index through `index`. The records may move. */
+enum status tensor_spec_list_add(struct tensor_spec_list *list, size_t *index);
+
+#endif
