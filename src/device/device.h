@@ -41,7 +41,10 @@ size_t device_memory_bytes(const struct device *device);
 enum status device_stream_create(struct device *device, struct stream **out);
 void device_stream_destroy(struct stream **stream);
 
-/* Copies between host and device memory. Host memory must stay valid until the stream has run the copy. */
+/*
+ * Copies between host and device memory. Host memory must stay valid until the stream has run the copy.
+ * The ranges of a copy within the device must not overlap.
+ */
 enum status stream_copy_to_device(struct stream *stream, void *device_memory, const void *host, size_t bytes);
 enum status stream_copy_to_host(struct stream *stream, void *host, const void *device_memory, size_t bytes);
 enum status stream_copy_within(struct stream *stream, void *to, const void *from, size_t bytes);
