@@ -1,0 +1,117 @@
+/* Sums, gates and copies of rows. */
+#include <string.h>
+
+#include "ops/add_broadcast.h"
+#include "ops/gather_rows.h"
+#include "ops/kernel_items.h"
+#include "ops/moe_combine.h"
+#include "ops/reference/reference_entries.h"
+#include "ops/reference/reference_math.h"
+#include "ops/swiglu.h"
+
+static void combine_row(const void *context, int64_t row, void *workspace) {
+    const struct moe_combine_args *args = context;
+    int64_t picks = args->routed.shape[1];
+    int64_t width = args->routed.shape[2];
+    float *sum = workspace;
+    float *part = sum + width;
+    memset(sum, 0, (size_t)width * sizeof *sum);
+    for (int64_t k = 0; k <= picks; k++) {
+        if (k < picks) {
+            reference_read(&args->routed, (row * picks + k) * width, width, part);
+        } else {
+            reference_read(&args->shared, row * width, width, part);
+        }
+        for (int64_t i = 0; i < width; i++) {
+            sum[i] += part[i];
+        }
+    }
+    reference_write(&args->out, row * width, width, sum);
+}
+
+static void swiglu_row(const void *context, int64_t row, void *workspace) {
+    const struct swiglu_args *args = context;
+    int64_t width = args->gate.shape[1];
+    float *gate = workspace;
+    float *up = gate + width;
+    reference_read(&args->gate, row * width, width, gate);
+    reference_read(&args->up, row * width, width, up);
+    for (int64_t i = 0; i < width; i++) {
+        gate[i] = reference_swiglu(gate[i], up[i], args->clamp);
+    }
+    reference_write(&args->out, row * width, width, gate);
+}
+
+static void add_row(const void *context, int64_t row, void *workspace) {
+    const struct add_broadcast_args *args = context;
+    int64_t copies = args->b.shape[1];
+    int64_t width = args->b.shape[2];
+    float *a = workspace;
+    float *sum = a + width;
+    reference_read(&args->a, row * width, width, a);
+    for (int64_t copy = 0; copy < copies; copy++) {
+        int64_t first = (row * copies + copy) * width;
+        reference_read(&args->b, first, width, sum);
+        for (int64_t i = 0; i < width; i++) {
+            sum[i] += a[i];
+        }
+        reference_write(&args->out, first, width, sum);
+    }
+}
+
+static void gather_row(const void *context, int64_t row, void *workspace) {
+    (void)workspace;
+    const struct gather_rows_args *args = context;
+    size_t bytes = (size_t)tensor_row_elements(&args->x) * dtype_bytes(args->x.dtype);
+    memcpy((char *)args->out.data + (size_t)row * bytes,
+           (char *)args->x.data + (size_t)args->rows[row] * bytes, bytes);
+}
+
+static size_t combine_workspace(const void *arguments, unsigned thread_count) {
+    const struct moe_combine_args *args = arguments;
+    return thread_count * reference_float_bytes(2 * args->routed.shape[2]);
+}
+
+static enum status run_combine(const struct kernel_env *env, const void *arguments) {
+    const struct moe_combine_args *args = arguments;
+    kernel_for_each_item(env, args->routed.shape[0], combine_row, args, env->workspace,
+                         reference_float_bytes(2 * args->routed.shape[2]));
+    return STATUS_OK;
+}
+
+static size_t swiglu_workspace(const void *arguments, unsigned thread_count) {
+    const struct swiglu_args *args = arguments;
+    return thread_count * reference_float_bytes(2 * args->gate.shape[1]);
+}
+
+static enum status run_swiglu(const struct kernel_env *env, const void *arguments) {
+    const struct swiglu_args *args = arguments;
+    kernel_for_each_item(env, args->gate.shape[0], swiglu_row, args, env->workspace,
+                         reference_float_bytes(2 * args->gate.shape[1]));
+    return STATUS_OK;
+}
+
+static size_t add_workspace(const void *arguments, unsigned thread_count) {
+    const struct add_broadcast_args *args = arguments;
+    return thread_count * reference_float_bytes(2 * args->b.shape[2]);
+}
+
+static enum status run_add(const struct kernel_env *env, const void *arguments) {
+    const struct add_broadcast_args *args = arguments;
+    kernel_for_each_item(env, args->b.shape[0], add_row, args, env->workspace,
+                         reference_float_bytes(2 * args->b.shape[2]));
+    return STATUS_OK;
+}
+
+static enum status run_gather(const struct kernel_env *env, const void *arguments) {
+    const struct gather_rows_args *args = arguments;
+    kernel_for_each_item(env, args->out.shape[0], gather_row, args, NULL, 0);
+    return STATUS_OK;
+}
+
+const struct op_entry moe_combine_reference = {OP_MOE_COMBINE, "moe_combine_reference", run_combine,
+                                               combine_workspace};
+const struct op_entry swiglu_reference = {OP_SWIGLU, "swiglu_reference", run_swiglu, swiglu_workspace};
+const struct op_entry add_broadcast_reference = {OP_ADD_BROADCAST, "add_broadcast_reference", run_add,
+                                                 add_workspace};
+const struct op_entry gather_rows_reference = {OP_GATHER_ROWS, "gather_rows_reference", run_gather, NULL};

@@ -1,0 +1,16 @@
+/*
+ * The reference: plain C of every operation, its specification in code.
+ *
+ * No intrinsics and no cleverness; sums run in double. Every other implementation is compared with it. It
+ * is also the fallback of the CPU backend for operations that have nothing faster.
+ */
+#ifndef SLUICE_OPS_REFERENCE_REFERENCE_TABLE_H
+#define SLUICE_OPS_REFERENCE_REFERENCE_TABLE_H
+
+#include "ops/numerics.h"
+#include "ops/op_queue.h"
+
+/* The complete table of a mode. Static, never NULL. */
+const struct op_table *reference_op_table(enum numerics numerics);
+
+#endif
