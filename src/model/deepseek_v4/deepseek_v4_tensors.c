@@ -1,0 +1,588 @@
+/*
+ * The tensor table: name, storage, shape, placement and target of every tensor of the checkpoint (spec
+ * deepseek-v4 3.2; placements from parallelism 1.3).
+ *
+ * Rows give sizes by name and are evaluated with the configuration; the same rows serve every layer, the
+ * draft layer and the DSpark stages.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "model/deepseek_v4/deepseek_v4.h"
+
+/* Sizes that depend on the configuration or the layer. */
+enum dim {
+    DIM_NONE, /* second axis of a vector */
+    DIM_ONE,
+    DIM_THREE,
+    DIM_VOCABULARY,
+    DIM_HIDDEN,
+    DIM_STREAMS,
+    DIM_STREAMS_HIDDEN, /* all streams of a token, flattened */
+    DIM_MIXES,          /* (2 + streams) * streams */
+    DIM_HEADS,
+    DIM_HEAD,
+    DIM_HEADS_ALL, /* heads * head_dim */
+    DIM_Q_RANK,
+    DIM_OUTPUT_RANK_ALL, /* groups * rank */
+    DIM_GROUP_INPUT,     /* heads * head_dim / groups */
+    DIM_EXPERTS,
+    DIM_PICKS,
+    DIM_INNER,
+    DIM_RATIO,
+    DIM_COMPRESSOR, /* raw width of the KV compressor */
+    DIM_INDEX_ALL,  /* index heads * index_head_dim */
+    DIM_INDEX_HEADS,
+    DIM_INDEX,
+    DIM_INDEX_COMPRESSOR, /* raw width of the indexer's compressor */
+    DIM_MARKOV,
+    DIM_TARGETS_HIDDEN, /* DSpark: target layers * hidden */
+    DIM_HIDDEN_MARKOV,  /* DSpark: hidden + markov rank */
+};
+
+enum storage {
+    STORAGE_BF16,
+    STORAGE_F32,
+    STORAGE_FP8,   /* with a scale tensor */
+    STORAGE_TABLE, /* expert ids */
+};
+
+/* Which layers have a row. */
+enum condition {
+    ALWAYS,
+    IF_COMPRESSED,
+    IF_INDEXED,
+    IF_HASH_ROUTED,
+    IF_SCORE_ROUTED,
+};
+
+/* Head-wise cuts respect whole heads; a group's rows and columns stay together (parallelism 1.3). */
+enum unit { UNIT_ONE, UNIT_BLOCK, UNIT_HEAD, UNIT_GROUP };
+
+struct tensor_row {
+    const char *name;
+    enum storage storage;
+    enum dim rows;
+    enum dim columns;
+    enum placement placement;
+    enum unit unit;
+    enum condition condition;
+    size_t target; /* offset of the struct weight it fills */
+};
+
+#define REPLICATED PLACEMENT_REPLICATED, UNIT_ONE
+#define BY_HEAD PLACEMENT_SPLIT_ROWS, UNIT_HEAD
+#define BY_GROUP_ROWS PLACEMENT_SPLIT_ROWS, UNIT_GROUP
+#define BY_GROUP_COLUMNS PLACEMENT_SPLIT_COLUMNS, UNIT_GROUP
+#define BY_BLOCK_ROWS PLACEMENT_SPLIT_ROWS, UNIT_BLOCK
+#define BY_BLOCK_COLUMNS PLACEMENT_SPLIT_COLUMNS, UNIT_BLOCK
+#define LAYER(field) offsetof(struct deepseek_v4_layer, field)
+#define DRAFT(field) offsetof(struct deepseek_v4_draft, field)
+#define MODEL(field) offsetof(struct deepseek_v4, field)
+
+static const struct tensor_row layer_rows[] = {
+    {"hc_attn_fn", STORAGE_F32, DIM_MIXES, DIM_STREAMS_HIDDEN, REPLICATED, ALWAYS, LAYER(attention_mix.mix)},
+    {"hc_attn_base", STORAGE_F32, DIM_MIXES, DIM_NONE, REPLICATED, ALWAYS, LAYER(attention_mix.base)},
+    {"hc_attn_scale", STORAGE_F32, DIM_THREE, DIM_NONE, REPLICATED, ALWAYS, LAYER(attention_mix.scale)},
+    {"hc_ffn_fn", STORAGE_F32, DIM_MIXES, DIM_STREAMS_HIDDEN, REPLICATED, ALWAYS, LAYER(ffn_mix.mix)},
+    {"hc_ffn_base", STORAGE_F32, DIM_MIXES, DIM_NONE, REPLICATED, ALWAYS, LAYER(ffn_mix.base)},
+    {"hc_ffn_scale", STORAGE_F32, DIM_THREE, DIM_NONE, REPLICATED, ALWAYS, LAYER(ffn_mix.scale)},
+    {"attn_norm.weight", STORAGE_BF16, DIM_HIDDEN, DIM_NONE, REPLICATED, ALWAYS, LAYER(attention_norm)},
+    {"ffn_norm.weight", STORAGE_BF16, DIM_HIDDEN, DIM_NONE, REPLICATED, ALWAYS, LAYER(ffn_norm)},
+    {"attn.attn_sink", STORAGE_F32, DIM_HEADS, DIM_NONE, PLACEMENT_SPLIT_ROWS, UNIT_ONE, ALWAYS, LAYER(sink)},
+    {"attn.wq_a.weight", STORAGE_FP8, DIM_Q_RANK, DIM_HIDDEN, REPLICATED, ALWAYS, LAYER(q_down)},
+    {"attn.q_norm.weight", STORAGE_BF16, DIM_Q_RANK, DIM_NONE, REPLICATED, ALWAYS, LAYER(q_norm)},
+    {"attn.wq_b.weight", STORAGE_FP8, DIM_HEADS_ALL, DIM_Q_RANK, BY_HEAD, ALWAYS, LAYER(q_up)},
+    {"attn.wkv.weight", STORAGE_FP8, DIM_HEAD, DIM_HIDDEN, REPLICATED, ALWAYS, LAYER(kv)},
+    {"attn.kv_norm.weight", STORAGE_BF16, DIM_HEAD, DIM_NONE, REPLICATED, ALWAYS, LAYER(kv_norm)},
+    {"attn.wo_a.weight", STORAGE_FP8, DIM_OUTPUT_RANK_ALL, DIM_GROUP_INPUT, BY_GROUP_ROWS, ALWAYS,
+     LAYER(output_down)},
+    {"attn.wo_b.weight", STORAGE_FP8, DIM_HIDDEN, DIM_OUTPUT_RANK_ALL, BY_GROUP_COLUMNS, ALWAYS,
+     LAYER(output_up)},
+    {"attn.compressor.ape", STORAGE_F32, DIM_RATIO, DIM_COMPRESSOR, REPLICATED, IF_COMPRESSED,
+     LAYER(compressor.bias)},
+    {"attn.compressor.wkv.weight", STORAGE_BF16, DIM_COMPRESSOR, DIM_HIDDEN, REPLICATED, IF_COMPRESSED,
+     LAYER(compressor.values)},
+    {"attn.compressor.wgate.weight", STORAGE_BF16, DIM_COMPRESSOR, DIM_HIDDEN, REPLICATED, IF_COMPRESSED,
+     LAYER(compressor.gate)},
+    {"attn.compressor.norm.weight", STORAGE_BF16, DIM_HEAD, DIM_NONE, REPLICATED, IF_COMPRESSED,
+     LAYER(compressor.norm)},
+    {"attn.indexer.wq_b.weight", STORAGE_FP8, DIM_INDEX_ALL, DIM_Q_RANK, REPLICATED, IF_INDEXED,
+     LAYER(indexer.queries)},
+    {"attn.indexer.weights_proj.weight", STORAGE_BF16, DIM_INDEX_HEADS, DIM_HIDDEN, REPLICATED, IF_INDEXED,
+     LAYER(indexer.head_weights)},
+    {"attn.indexer.compressor.ape", STORAGE_F32, DIM_RATIO, DIM_INDEX_COMPRESSOR, REPLICATED, IF_INDEXED,
+     LAYER(indexer.compressor.bias)},
+    {"attn.indexer.compressor.wkv.weight", STORAGE_BF16, DIM_INDEX_COMPRESSOR, DIM_HIDDEN, REPLICATED,
+     IF_INDEXED, LAYER(indexer.compressor.values)},
+    {"attn.indexer.compressor.wgate.weight", STORAGE_BF16, DIM_INDEX_COMPRESSOR, DIM_HIDDEN, REPLICATED,
+     IF_INDEXED, LAYER(indexer.compressor.gate)},
+    {"attn.indexer.compressor.norm.weight", STORAGE_BF16, DIM_INDEX, DIM_NONE, REPLICATED, IF_INDEXED,
+     LAYER(indexer.compressor.norm)},
+    {"ffn.gate.weight", STORAGE_BF16, DIM_EXPERTS, DIM_HIDDEN, REPLICATED, ALWAYS, LAYER(router)},
+    {"ffn.gate.bias", STORAGE_F32, DIM_EXPERTS, DIM_NONE, REPLICATED, IF_SCORE_ROUTED, LAYER(router_bias)},
+    {"ffn.gate.tid2eid", STORAGE_TABLE, DIM_VOCABULARY, DIM_PICKS, REPLICATED, IF_HASH_ROUTED,
+     LAYER(expert_table)},
+    {"ffn.shared_experts.w1.weight", STORAGE_FP8, DIM_INNER, DIM_HIDDEN, BY_BLOCK_ROWS, ALWAYS,
+     LAYER(shared_gate)},
+    {"ffn.shared_experts.w3.weight", STORAGE_FP8, DIM_INNER, DIM_HIDDEN, BY_BLOCK_ROWS, ALWAYS,
+     LAYER(shared_up)},
+    {"ffn.shared_experts.w2.weight", STORAGE_FP8, DIM_HIDDEN, DIM_INNER, BY_BLOCK_COLUMNS, ALWAYS,
+     LAYER(shared_down)},
+};
+
+/* Routed experts: the storage comes from the files; targets are offsets of the arrays. */
+struct expert_row {
+    const char *name;
+    enum dim rows;
+    enum dim columns;
+    size_t target;
+};
+
+static const struct expert_row expert_rows[] = {
+    {"w1", DIM_INNER, DIM_HIDDEN, LAYER(expert_gate)},
+    {"w3", DIM_INNER, DIM_HIDDEN, LAYER(expert_up)},
+    {"w2", DIM_HIDDEN, DIM_INNER, LAYER(expert_down)},
+};
+
+static const struct tensor_row draft_rows[] = {
+    {"e_proj.weight", STORAGE_FP8, DIM_HIDDEN, DIM_HIDDEN, REPLICATED, ALWAYS, DRAFT(embedding_projection)},
+    {"h_proj.weight", STORAGE_FP8, DIM_HIDDEN, DIM_HIDDEN, REPLICATED, ALWAYS, DRAFT(hidden_projection)},
+    {"enorm.weight", STORAGE_BF16, DIM_HIDDEN, DIM_NONE, REPLICATED, ALWAYS, DRAFT(embedding_norm)},
+    {"hnorm.weight", STORAGE_BF16, DIM_HIDDEN, DIM_NONE, REPLICATED, ALWAYS, DRAFT(hidden_norm)},
+    {"norm.weight", STORAGE_BF16, DIM_HIDDEN, DIM_NONE, REPLICATED, ALWAYS, DRAFT(norm)},
+    {"hc_head_fn", STORAGE_F32, DIM_STREAMS, DIM_STREAMS_HIDDEN, REPLICATED, ALWAYS, DRAFT(head_mix.mix)},
+    {"hc_head_base", STORAGE_F32, DIM_STREAMS, DIM_NONE, REPLICATED, ALWAYS, DRAFT(head_mix.base)},
+    {"hc_head_scale", STORAGE_F32, DIM_ONE, DIM_NONE, REPLICATED, ALWAYS, DRAFT(head_mix.scale)},
+};
+
+/* DSpark tensors are checked, never used: no targets (spec 6.6). */
+static const struct tensor_row dspark_first_rows[] = {
+    {"main_proj.weight", STORAGE_FP8, DIM_HIDDEN, DIM_TARGETS_HIDDEN, REPLICATED, ALWAYS, 0},
+    {"main_norm.weight", STORAGE_BF16, DIM_HIDDEN, DIM_NONE, REPLICATED, ALWAYS, 0},
+};
+
+static const struct tensor_row dspark_last_rows[] = {
+    {"norm.weight", STORAGE_BF16, DIM_HIDDEN, DIM_NONE, REPLICATED, ALWAYS, 0},
+    {"hc_head_fn", STORAGE_F32, DIM_STREAMS, DIM_STREAMS_HIDDEN, REPLICATED, ALWAYS, 0},
+    {"hc_head_base", STORAGE_F32, DIM_STREAMS, DIM_NONE, REPLICATED, ALWAYS, 0},
+    {"hc_head_scale", STORAGE_F32, DIM_ONE, DIM_NONE, REPLICATED, ALWAYS, 0},
+    {"markov_head.markov_w1.weight", STORAGE_BF16, DIM_VOCABULARY, DIM_MARKOV, REPLICATED, ALWAYS, 0},
+    {"markov_head.markov_w2.weight", STORAGE_BF16, DIM_VOCABULARY, DIM_MARKOV, REPLICATED, ALWAYS, 0},
+    {"confidence_head.proj.weight", STORAGE_BF16, DIM_ONE, DIM_HIDDEN_MARKOV, REPLICATED, ALWAYS, 0},
+};
+
+/* Model-level tensors and the stages that hold them (parallelism 1.3). */
+struct model_row {
+    struct tensor_row row;
+    enum placement_stage stage;
+};
+
+static const struct model_row model_rows[] = {
+    {{"embed.weight", STORAGE_BF16, DIM_VOCABULARY, DIM_HIDDEN, PLACEMENT_SPLIT_VOCABULARY, UNIT_ONE, ALWAYS,
+      MODEL(embedding)},
+     STAGE_FIRST_AND_DRAFT},
+    {{"head.weight", STORAGE_BF16, DIM_VOCABULARY, DIM_HIDDEN, PLACEMENT_SPLIT_VOCABULARY, UNIT_ONE, ALWAYS,
+      MODEL(head)},
+     STAGE_LAST},
+    {{"norm.weight", STORAGE_BF16, DIM_HIDDEN, DIM_NONE, REPLICATED, ALWAYS, MODEL(norm)}, STAGE_LAST},
+    {{"hc_head_fn", STORAGE_F32, DIM_STREAMS, DIM_STREAMS_HIDDEN, REPLICATED, ALWAYS, MODEL(head_mix.mix)},
+     STAGE_LAST},
+    {{"hc_head_base", STORAGE_F32, DIM_STREAMS, DIM_NONE, REPLICATED, ALWAYS, MODEL(head_mix.base)},
+     STAGE_LAST},
+    {{"hc_head_scale", STORAGE_F32, DIM_ONE, DIM_NONE, REPLICATED, ALWAYS, MODEL(head_mix.scale)},
+     STAGE_LAST},
+};
+
+/* Where the rows of one table go. */
+struct listing {
+    struct deepseek_v4 *model;
+    struct tensor_spec_list *list;
+    const char *prefix;
+    enum placement_stage stage;
+    int layer;
+    int64_t ratio;
+    bool is_hash_routed;
+    bool is_used;
+    bool has_fp8_experts;
+};
+
+static int64_t dim_value(const struct listing *listing, enum dim dim) {
+    const struct deepseek_v4_config *config = &listing->model->config;
+    int64_t halves = listing->ratio == RATIO_INDEXED ? 2 : 1;
+    switch (dim) {
+    case DIM_NONE:
+        return 0;
+    case DIM_ONE:
+        return 1;
+    case DIM_THREE:
+        return 3;
+    case DIM_VOCABULARY:
+        return config->vocabulary_size;
+    case DIM_HIDDEN:
+        return config->hidden_size;
+    case DIM_STREAMS:
+        return config->stream_count;
+    case DIM_STREAMS_HIDDEN:
+        return config->stream_count * config->hidden_size;
+    case DIM_MIXES:
+        return (2 + config->stream_count) * config->stream_count;
+    case DIM_HEADS:
+        return config->head_count;
+    case DIM_HEAD:
+        return config->head_dim;
+    case DIM_HEADS_ALL:
+        return config->head_count * config->head_dim;
+    case DIM_Q_RANK:
+        return config->q_rank;
+    case DIM_OUTPUT_RANK_ALL:
+        return config->output_groups * config->output_rank;
+    case DIM_GROUP_INPUT:
+        return config->head_count * config->head_dim / config->output_groups;
+    case DIM_EXPERTS:
+        return config->expert_count;
+    case DIM_PICKS:
+        return config->expert_picks;
+    case DIM_INNER:
+        return config->inner_size;
+    case DIM_RATIO:
+        return listing->ratio;
+    case DIM_COMPRESSOR:
+        return halves * config->head_dim;
+    case DIM_INDEX_ALL:
+        return config->index_head_count * config->index_head_dim;
+    case DIM_INDEX_HEADS:
+        return config->index_head_count;
+    case DIM_INDEX:
+        return config->index_head_dim;
+    case DIM_INDEX_COMPRESSOR:
+        return halves * config->index_head_dim;
+    case DIM_MARKOV:
+        return config->dspark_markov_rank;
+    case DIM_TARGETS_HIDDEN:
+        return config->dspark_target_count * config->hidden_size;
+    case DIM_HIDDEN_MARKOV:
+        return config->hidden_size + config->dspark_markov_rank;
+    }
+    return 0;
+}
+
+/* Rows (or columns) that a cut may not tear apart. */
+static int unit_value(const struct listing *listing, const struct tensor_row *row) {
+    const struct deepseek_v4_config *config = &listing->model->config;
+    switch (row->unit) {
+    case UNIT_ONE:
+        return 1;
+    case UNIT_BLOCK:
+        return WEIGHT_FP8_BLOCK;
+    case UNIT_HEAD:
+        return (int)config->head_dim;
+    case UNIT_GROUP:
+        return (int)config->output_rank;
+    }
+    return 1;
+}
+
+static bool is_present(const struct listing *listing, enum condition condition) {
+    switch (condition) {
+    case ALWAYS:
+        return true;
+    case IF_COMPRESSED:
+        return listing->ratio != 0;
+    case IF_INDEXED:
+        return listing->ratio == RATIO_INDEXED;
+    case IF_HASH_ROUTED:
+        return listing->is_hash_routed;
+    case IF_SCORE_ROUTED:
+        return !listing->is_hash_routed;
+    }
+    return false;
+}
+
+/* Remembers which weight the list's last record fills. */
+static enum status add_binding(struct deepseek_v4 *model, const struct tensor_spec_list *list,
+                               struct weight *weight) {
+    size_t index = list->count - 1;
+    if (index >= model->binding_count) {
+        size_t count = model->binding_count == 0 ? 256 : 2 * model->binding_count;
+        struct weight **bindings = ARENA_NEW(model->arena, struct weight *, count);
+        CHECK_MEMORY(bindings);
+        if (index > 0) {
+            memcpy(bindings, model->bindings, index * sizeof *bindings);
+        }
+        model->bindings = bindings;
+        model->binding_count = count;
+    }
+    model->bindings[index] = weight;
+    return STATUS_OK;
+}
+
+/* Appends a record with the listing's common fields. */
+static enum status add_record(const struct listing *listing, const char *name, struct weight *weight,
+                              struct tensor_spec **out) {
+    size_t index;
+    TRY(tensor_spec_list_add(listing->list, &index));
+    TRY(add_binding(listing->model, listing->list, weight));
+    struct tensor_spec *spec = &listing->list->specs[index];
+    spec->name = name;
+    spec->stage = listing->stage;
+    spec->layer = listing->layer;
+    spec->is_used = listing->is_used;
+    *out = spec;
+    return STATUS_OK;
+}
+
+static int64_t divide_up(int64_t value, int64_t by) {
+    return (value + by - 1) / by;
+}
+
+/* Appends the scales of the matrix that was appended last. */
+static enum status add_scales(const struct listing *listing, struct weight *weight) {
+    size_t matrix_index = listing->list->count - 1;
+    struct tensor_spec matrix = listing->list->specs[matrix_index];
+    size_t stem = strlen(matrix.name) - strlen("weight");
+    char *name = arena_format(listing->list->arena, "%.*sscale", (int)stem, matrix.name);
+    CHECK_MEMORY(name);
+    struct tensor_spec *spec;
+    TRY(add_record(listing, name, weight, &spec));
+    listing->list->specs[matrix_index].partner = (int)(listing->list->count - 1);
+    spec->role = TENSOR_BLOCK_SCALE;
+    spec->dtype = DTYPE_F8_E8M0;
+    spec->other_dtypes = DTYPE_BIT(DTYPE_F32);
+    spec->partner = (int)matrix_index;
+    spec->rank = 2;
+    spec->placement = matrix.placement;
+    spec->placement_unit = 1;
+    if (matrix.role == TENSOR_FP4_MATRIX) {
+        spec->shape[0] = matrix.shape[0];
+        spec->shape[1] = 2 * matrix.shape[1] / WEIGHT_FP4_GROUP;
+    } else {
+        spec->shape[0] = divide_up(matrix.shape[0], WEIGHT_FP8_BLOCK);
+        spec->shape[1] = divide_up(matrix.shape[1], WEIGHT_FP8_BLOCK);
+    }
+    return STATUS_OK;
+}
+
+static void fill_storage(struct tensor_spec *spec, enum storage storage) {
+    switch (storage) {
+    case STORAGE_BF16:
+        spec->dtype = DTYPE_BF16;
+        break;
+    case STORAGE_F32:
+        spec->dtype = DTYPE_F32;
+        break;
+    case STORAGE_FP8:
+        spec->role = TENSOR_FP8_MATRIX;
+        spec->dtype = DTYPE_F8_E4M3;
+        break;
+    case STORAGE_TABLE:
+        spec->role = TENSOR_EXPERT_TABLE;
+        spec->dtype = DTYPE_I64;
+        break;
+    }
+}
+
+/* Describes the weight that a record fills, as the record says; data and scales follow at bind. */
+static void describe_weight(struct weight *weight, const struct tensor_spec *spec, int64_t rows,
+                            int64_t columns) {
+    enum weight_format format = WEIGHT_PLAIN;
+    if (spec->role == TENSOR_FP8_MATRIX) {
+        format = WEIGHT_FP8;
+    } else if (spec->role == TENSOR_FP4_MATRIX) {
+        format = WEIGHT_FP4;
+    }
+    *weight = (struct weight){.name = spec->name, .format = format, .dtype = spec->dtype};
+    weight->rows = rows;
+    weight->columns = columns;
+}
+
+/* Appends one row's tensor (and scales). `base` is the struct that the row's target lies in, NULL for none.
+ */
+static enum status add_row(const struct listing *listing, const struct tensor_row *row, void *base) {
+    if (!is_present(listing, row->condition)) {
+        return STATUS_OK;
+    }
+    char *name = arena_format(listing->list->arena, "%s%s", listing->prefix, row->name);
+    CHECK_MEMORY(name);
+    struct weight *weight = base == NULL ? NULL : (struct weight *)(void *)((char *)base + row->target);
+    struct tensor_spec *spec;
+    TRY(add_record(listing, name, weight, &spec));
+    fill_storage(spec, row->storage);
+    int64_t rows = dim_value(listing, row->rows);
+    int64_t columns = dim_value(listing, row->columns);
+    spec->rank = row->columns == DIM_NONE ? 1 : 2;
+    spec->shape[0] = rows;
+    spec->shape[1] = columns;
+    spec->placement = row->placement;
+    spec->placement_unit = unit_value(listing, row);
+    spec->value_limit = listing->model->config.expert_count;
+    if (weight != NULL) {
+        describe_weight(weight, spec, row->columns == DIM_NONE ? 1 : rows,
+                        row->columns == DIM_NONE ? rows : columns);
+    }
+    return row->storage == STORAGE_FP8 ? add_scales(listing, weight) : STATUS_OK;
+}
+
+static enum status add_rows(const struct listing *listing, const struct tensor_row *rows, size_t count,
+                            void *base) {
+    for (size_t i = 0; i < count; i++) {
+        TRY(add_row(listing, &rows[i], base));
+    }
+    return STATUS_OK;
+}
+
+/* Appends one expert's matrix; FP4 packs two inputs a byte. */
+static enum status add_expert(const struct listing *listing, const struct expert_row *row, int64_t expert,
+                              struct weight *weight) {
+    char *name = arena_format(listing->list->arena, "%sffn.experts.%lld.%s.weight", listing->prefix,
+                              (long long)expert, row->name);
+    CHECK_MEMORY(name);
+    struct tensor_spec *spec;
+    TRY(add_record(listing, name, weight, &spec));
+    int64_t rows = dim_value(listing, row->rows);
+    int64_t columns = dim_value(listing, row->columns);
+    spec->role = listing->has_fp8_experts ? TENSOR_FP8_MATRIX : TENSOR_FP4_MATRIX;
+    spec->dtype = listing->has_fp8_experts ? DTYPE_F8_E4M3 : DTYPE_I8;
+    spec->rank = 2;
+    spec->shape[0] = rows;
+    spec->shape[1] = listing->has_fp8_experts ? columns : columns / 2;
+    spec->placement = PLACEMENT_SPLIT_EXPERTS;
+    if (weight != NULL) {
+        describe_weight(weight, spec, rows, columns);
+    }
+    return add_scales(listing, weight);
+}
+
+static enum status add_experts(const struct listing *listing, struct deepseek_v4_layer *layer) {
+    int64_t count = listing->model->config.expert_count;
+    size_t row_count = sizeof expert_rows / sizeof expert_rows[0];
+    struct weight *arrays[sizeof expert_rows / sizeof expert_rows[0]] = {NULL};
+    for (size_t r = 0; layer != NULL && r < row_count; r++) {
+        arrays[r] = ARENA_NEW(listing->model->arena, struct weight, (size_t)count);
+        CHECK_MEMORY(arrays[r]);
+        memcpy((char *)layer + expert_rows[r].target, &arrays[r], sizeof arrays[r]);
+    }
+    for (int64_t e = 0; e < count; e++) {
+        for (size_t r = 0; r < row_count; r++) {
+            TRY(add_expert(listing, &expert_rows[r], e, arrays[r] == NULL ? NULL : &arrays[r][e]));
+        }
+    }
+    return STATUS_OK;
+}
+
+/* All tensors of one block. `layer` NULL: the block is known but not used. */
+static enum status add_layer(const struct listing *listing, struct deepseek_v4_layer *layer) {
+    TRY(add_rows(listing, layer_rows, sizeof layer_rows / sizeof layer_rows[0], layer));
+    return add_experts(listing, layer);
+}
+
+static enum status list_layers(struct deepseek_v4 *model, struct listing *listing) {
+    for (int l = 0; l < model->base.layer_count; l++) {
+        char prefix[32];
+        snprintf(prefix, sizeof prefix, "layers.%d.", l);
+        listing->prefix = prefix;
+        listing->layer = l;
+        listing->ratio = model->layers[l].ratio;
+        listing->is_hash_routed = model->layers[l].is_hash_routed;
+        TRY(add_layer(listing, &model->layers[l]));
+    }
+    return STATUS_OK;
+}
+
+/* The listing of draft tensors: window-only, routed by score, on the last stage. */
+static struct listing draft_listing(const struct listing *layers, int index, const char *prefix) {
+    struct listing listing = *layers;
+    listing.prefix = prefix;
+    listing.stage = STAGE_DRAFT;
+    listing.layer = layers->model->base.layer_count + index;
+    listing.ratio = 0;
+    listing.is_hash_routed = false;
+    listing.is_used = layers->model->base.draft_limit > 0;
+    return listing;
+}
+
+static enum status list_mtp(struct deepseek_v4 *model, const struct listing *layers) {
+    struct listing listing = draft_listing(layers, 0, "mtp.0.");
+    struct deepseek_v4_draft *draft = listing.is_used ? &model->draft : NULL;
+    TRY(add_layer(&listing, draft == NULL ? NULL : &draft->layer));
+    return add_rows(&listing, draft_rows, sizeof draft_rows / sizeof draft_rows[0], draft);
+}
+
+static enum status list_dspark(const struct listing *layers, int64_t stage_count) {
+    for (int s = 0; s < stage_count; s++) {
+        char prefix[32];
+        snprintf(prefix, sizeof prefix, "mtp.%d.", s);
+        struct listing listing = draft_listing(layers, s, prefix);
+        TRY(add_layer(&listing, NULL));
+        if (s == 0) {
+            TRY(add_rows(&listing, dspark_first_rows, sizeof dspark_first_rows / sizeof dspark_first_rows[0],
+                         NULL));
+        }
+        if (s == stage_count - 1) {
+            TRY(add_rows(&listing, dspark_last_rows, sizeof dspark_last_rows / sizeof dspark_last_rows[0],
+                         NULL));
+        }
+    }
+    return STATUS_OK;
+}
+
+/* Draft tensors, unless the files have none and nobody asked for drafting. */
+static enum status list_draft(struct deepseek_v4 *model, const struct tensor_probe *probe,
+                              const struct listing *layers) {
+    bool is_in_files =
+        probe == NULL || probe->dtype_of(probe->context, "mtp.0.attn_norm.weight") != DTYPE_COUNT;
+    if (!is_in_files && model->base.draft_limit == 0) {
+        return STATUS_OK;
+    }
+    switch (model->config.drafter) {
+    case DRAFTER_MTP:
+        return list_mtp(model, layers);
+    case DRAFTER_DSPARK:
+        return list_dspark(layers, model->config.dspark_stage_count);
+    case DRAFTER_NONE:
+        break;
+    }
+    return STATUS_OK;
+}
+
+/* The files say how experts are stored, whatever the configuration claims (spec 1.4). */
+static bool has_fp8_experts(const struct deepseek_v4 *model, const struct tensor_probe *probe) {
+    if (probe == NULL) {
+        return model->config.has_fp8_experts;
+    }
+    return probe->dtype_of(probe->context, "layers.0.ffn.experts.0.w1.weight") == DTYPE_F8_E4M3;
+}
+
+enum status deepseek_v4_list_tensors(struct model *base, const struct tensor_probe *probe,
+                                     struct tensor_spec_list *list) {
+    struct deepseek_v4 *model = (struct deepseek_v4 *)(void *)base;
+    struct listing listing = {.model = model, .list = list, .prefix = "", .layer = -1, .is_used = true};
+    listing.has_fp8_experts = has_fp8_experts(model, probe);
+    for (size_t i = 0; i < sizeof model_rows / sizeof model_rows[0]; i++) {
+        listing.stage = model_rows[i].stage;
+        TRY(add_row(&listing, &model_rows[i].row, model));
+    }
+    listing.stage = STAGE_OF_LAYER;
+    TRY(list_layers(model, &listing));
+    return list_draft(model, probe, &listing);
+}
+
+enum status deepseek_v4_bind(struct model *base, const struct tensor_spec_list *list,
+                             const struct loaded_tensor *loaded) {
+    struct deepseek_v4 *model = (struct deepseek_v4 *)(void *)base;
+    for (size_t i = 0; i < list->count; i++) {
+        struct weight *weight = model->bindings[i];
+        if (weight == NULL) {
+            continue;
+        }
+        CHECK(loaded[i].data != NULL, STATUS_INTERNAL, "tensor %s was not loaded", list->specs[i].name);
+        if (list->specs[i].role == TENSOR_BLOCK_SCALE) {
+            weight->scales = loaded[i].data;
+            weight->scale_dtype = loaded[i].dtype;
+        } else {
+            weight->data = loaded[i].data;
+            weight->dtype = loaded[i].dtype;
+        }
+    }
+    return STATUS_OK;
+}

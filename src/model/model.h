@@ -1,0 +1,96 @@
+/*
+ * A model family: what the engine needs from one, as a table of functions.
+ *
+ * A family names no device, rank count or numerics mode. It is created from a parsed config.json, declares
+ * its tensors, its state and what crosses a pipeline stage, and runs forward passes as calls of operations.
+ * A model is immutable once bound; its forward functions may run on several threads with different steps.
+ */
+#ifndef SLUICE_MODEL_MODEL_H
+#define SLUICE_MODEL_MODEL_H
+
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "lib/json.h"
+#include "model/state_table.h"
+#include "parallel/step.h"
+#include "tensor/tensor.h"
+#include "weights/tensor_spec.h"
+
+/* What a stage hands to the next: named tensors with one row per token. */
+enum { BOUNDARY_TENSORS_MAX = 4 };
+
+struct boundary {
+    int count;
+    const char *names[BOUNDARY_TENSORS_MAX];
+    struct tensor tensors[BOUNDARY_TENSORS_MAX];
+};
+
+/* What the user asks of the model beyond its configuration. */
+struct model_request {
+    int draft_limit; /* K_max: most draft tokens a request may verify at once; 0: drafting off */
+};
+
+struct model_family;
+
+/* Facts that every family has. A family's own struct embeds this as its first member. */
+struct model {
+    const struct model_family *family;
+    int64_t vocabulary_size;
+    int64_t hidden_size;
+    int64_t position_limit; /* max_position_embeddings */
+    int layer_count;        /* without draft layers */
+    int draft_limit;
+};
+
+struct model_family {
+    const char *model_type; /* as in config.json */
+
+    /* Checks the configuration and creates the model in `arena` (borrowed, must outlive it). */
+    enum status (*create)(struct arena *arena, const struct json *config, const struct model_request *request,
+                          struct model **out);
+
+    /* Declares every tensor of the checkpoint. `probe` NULL: storage as the configuration says (synth). */
+    enum status (*list_tensors)(struct model *model, const struct tensor_probe *probe,
+                                struct tensor_spec_list *list);
+
+    /* Takes the loaded tensors, one per record of the list that list_tensors made. */
+    enum status (*bind)(struct model *model, const struct tensor_spec_list *list,
+                        const struct loaded_tensor *loaded);
+
+    /* Declares the state of one sequence. */
+    enum status (*list_states)(struct model *model, struct state_table *table);
+
+    /* Names and shapes of the boundary for `rows` tokens; the tensors' memory is the caller's to fill in. */
+    void (*describe_boundary)(const struct model *model, enum dtype activation, int64_t rows,
+                              struct boundary *out);
+
+    /* Token ids to the first boundary, which it writes. */
+    enum status (*forward_embed)(const struct model *model, const struct step *step,
+                                 struct boundary *boundary);
+
+    /* Layers first..end-1, in place on the boundary; writes the layers' state. */
+    enum status (*forward_layers)(const struct model *model, const struct step *step,
+                                  struct boundary *boundary, int first, int end);
+
+    /* logits: F32 (rows, vocabulary) of the last boundary's rows. Reads no state. */
+    enum status (*forward_head)(const struct model *model, const struct step *step,
+                                const struct boundary *boundary, struct tensor *logits);
+
+    /*
+     * One pass of the draft layer over rows i: boundary `in` of position i with the token at i + 1 (the
+     * step's token ids). Writes the draft layer's state and `out`, which may serve as `in` of the next pass.
+     */
+    enum status (*forward_draft)(const struct model *model, const struct step *step,
+                                 const struct boundary *in, struct boundary *out);
+
+    /* As forward_head, for boundaries that forward_draft wrote: logits of the token at i + 2. */
+    enum status (*forward_draft_head)(const struct model *model, const struct step *step,
+                                      const struct boundary *boundary, struct tensor *logits);
+
+    /* A sentence for `inspect`: layer kinds and sizes. Appends to `out`. */
+    void (*describe)(const struct model *model, struct string_buffer *out);
+};
+
+#endif
