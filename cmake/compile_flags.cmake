@@ -2,6 +2,8 @@
 # what the compiler finds. No -march: the baseline runs everywhere, faster code is chosen at run time.
 add_compile_definitions(_GNU_SOURCE)
 add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -ffp-contract=off)
+# Error records name source files: as in the repository, wherever it was built.
+add_compile_options(-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
 if(SLUICE_WERROR)
     add_compile_options(-Werror)
 endif()
@@ -12,4 +14,14 @@ endif()
 if(SLUICE_SANITIZE_THREAD)
     add_compile_options(-fsanitize=thread)
     add_link_options(-fsanitize=thread)
+endif()
+if(SLUICE_FUZZ)
+    # Coverage feedback in every library; only the fuzzers themselves take libFuzzer's main.
+    add_compile_options(-fsanitize=fuzzer-no-link)
+    add_link_options(-fsanitize=fuzzer-no-link)
+endif()
+
+find_program(SLUICE_CCACHE ccache)
+if(SLUICE_CCACHE AND NOT CMAKE_C_COMPILER_LAUNCHER)
+    set(CMAKE_C_COMPILER_LAUNCHER ${SLUICE_CCACHE})
 endif()

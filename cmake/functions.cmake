@@ -9,6 +9,9 @@ function(sluice_layer name)
     endforeach()
 endfunction()
 
+# Under a sanitizer an allocation that is too large must return NULL as it does elsewhere, not end the test.
+set(SLUICE_TEST_ENVIRONMENT ASAN_OPTIONS=allocator_may_return_null=1 TSAN_OPTIONS=allocator_may_return_null=1)
+
 # A cmocka test program. sluice_test(NAME SOURCES test_x.c DEPENDS text TIMEOUT 60)
 # Tests find their data through the macro SLUICE_SOURCE_DIR.
 function(sluice_test name)
@@ -25,7 +28,7 @@ function(sluice_test name)
     if(NOT TEST_TIMEOUT)
         set(TEST_TIMEOUT 60)
     endif()
-    set_tests_properties(${name} PROPERTIES TIMEOUT ${TEST_TIMEOUT})
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${TEST_TIMEOUT} ENVIRONMENT "${SLUICE_TEST_ENVIRONMENT}")
 endfunction()
 
 # A fuzzer. With SLUICE_FUZZ it is a libFuzzer program; without, the same entry point replays and mutates its
@@ -43,6 +46,6 @@ function(sluice_fuzzer name)
     else()
         target_sources(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/fuzz/fuzz_replay.c)
         add_test(NAME ${name} COMMAND ${name} ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${name})
-        set_tests_properties(${name} PROPERTIES TIMEOUT 120)
+        set_tests_properties(${name} PROPERTIES TIMEOUT 120 ENVIRONMENT "${SLUICE_TEST_ENVIRONMENT}")
     endif()
 endfunction()

@@ -30,17 +30,18 @@ struct option_list {
 };
 
 struct option_row {
-    const char *name;          /* without dashes: "max-tokens" */
-    const char *alias;         /* another long spelling, or a single letter; NULL if none */
+    const char *name;  /* without dashes: "max-tokens" */
+    const char *alias; /* another long spelling, or a single letter; NULL if none */
     enum option_type type;
-    unsigned commands;         /* bit mask of the commands that take it */
-    const char *default_value; /* as typed on a command line; NULL: zero, false, NULL or empty */
-    double minimum, maximum;   /* for numbers; both 0: no bounds */
-    const char *choices;       /* OPTION_CHOICE: "ideal|native" */
-    const char *value_name;    /* for help: "N", "FILE" */
-    const char *help;          /* one sentence */
-    size_t offset;             /* of the field in the values struct */
-    size_t given_offset;       /* of a bool that says whether it was given; SIZE_MAX if not wanted */
+    unsigned commands; /* bit mask of the commands that take it */
+    const char
+        *default_value;      /* as typed on a command line; NULL: zero, false, NULL or empty; not for lists */
+    double minimum, maximum; /* for numbers; both 0: no bounds */
+    const char *choices;     /* OPTION_CHOICE: "ideal|native" */
+    const char *value_name;  /* for help: "N", "FILE" */
+    const char *help;        /* one sentence */
+    size_t offset;           /* of the field in the values struct */
+    size_t given_offset;     /* of a bool that says whether it was given; SIZE_MAX if not wanted */
 };
 
 struct option_table {

@@ -9,8 +9,8 @@ static _Thread_local struct error_record last_error;
 
 const char *status_name(enum status status) {
     switch (status) {
-#define X(name, value, text)                                                   \
-    case STATUS_##name:                                                        \
+#define X(name, value, text) \
+    case STATUS_##name:      \
         return #name;
         SLUICE_STATUS_LIST(X)
 #undef X
@@ -20,8 +20,8 @@ const char *status_name(enum status status) {
 
 const char *status_text(enum status status) {
     switch (status) {
-#define X(name, value, text)                                                   \
-    case STATUS_##name:                                                        \
+#define X(name, value, text) \
+    case STATUS_##name:      \
         return text;
         SLUICE_STATUS_LIST(X)
 #undef X
@@ -37,13 +37,18 @@ const char *sluice_last_error(void) {
     return last_error.message;
 }
 
+/* Bytes of the UTF-8 character that starts with `lead`. */
+static size_t character_bytes(unsigned char lead) {
+    return lead < 0xC0 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+}
+
 /* Drops the bytes of a UTF-8 character that the cut at `length` left incomplete. */
 static void cut_at_character(char *text, size_t length) {
     size_t start = length;
     while (start > 0 && length - start < 4 && ((unsigned char)text[start - 1] & 0xC0) == 0x80) {
         start--;
     }
-    if (start > 0 && ((unsigned char)text[start - 1] & 0xC0) == 0xC0) {
+    if (start > 0 && character_bytes((unsigned char)text[start - 1]) > length - start + 1) {
         text[start - 1] = '\0';
     }
 }

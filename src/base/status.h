@@ -49,50 +49,61 @@ const struct error_record *error_last(void);
 
 #define ERROR_HERE ((struct error_frame){__FILE__, __func__, __LINE__})
 
+/*
+ * The macros return their own copy of the status, not what error_raise returns: so a compiler and a static
+ * analyser see that no result is used after a failure.
+ */
+
 /* Leaves the function with an error. */
-#define FAIL(status, ...) return error_raise((status), ERROR_HERE, __VA_ARGS__)
+#define FAIL(code, ...)                                     \
+    do {                                                    \
+        const enum status fail_status_ = (code);            \
+        error_raise(fail_status_, ERROR_HERE, __VA_ARGS__); \
+        return fail_status_;                                \
+    } while (0)
 
 /* Leaves the function with an error if the condition on its input does not hold. */
-#define CHECK(condition, status, ...)                                          \
-    do {                                                                       \
-        if (!(condition)) {                                                    \
-            FAIL(status, __VA_ARGS__);                                         \
-        }                                                                      \
+#define CHECK(condition, code, ...)  \
+    do {                             \
+        if (!(condition)) {          \
+            FAIL(code, __VA_ARGS__); \
+        }                            \
     } while (0)
 
 /* Leaves the function with the callee's failure. */
-#define TRY(call)                                                              \
-    do {                                                                       \
-        enum status try_status_ = (call);                                      \
-        if (try_status_ != STATUS_OK) {                                        \
-            return error_forward(try_status_, ERROR_HERE);                     \
-        }                                                                      \
+#define TRY(call)                                   \
+    do {                                            \
+        const enum status try_status_ = (call);     \
+        if (try_status_ != STATUS_OK) {             \
+            error_forward(try_status_, ERROR_HERE); \
+            return try_status_;                     \
+        }                                           \
     } while (0)
 
 /* As FAIL, CHECK and TRY, for functions that clean up: sets the local `status` and jumps to `fail`. */
-#define FAIL_GOTO(code, ...)                                                   \
-    do {                                                                       \
-        status = error_raise((code), ERROR_HERE, __VA_ARGS__);                 \
-        goto fail;                                                             \
+#define FAIL_GOTO(code, ...)                          \
+    do {                                              \
+        status = (code);                              \
+        error_raise(status, ERROR_HERE, __VA_ARGS__); \
+        goto fail;                                    \
     } while (0)
-#define CHECK_GOTO(condition, code, ...)                                       \
-    do {                                                                       \
-        if (!(condition)) {                                                    \
-            FAIL_GOTO(code, __VA_ARGS__);                                      \
-        }                                                                      \
+#define CHECK_GOTO(condition, code, ...)  \
+    do {                                  \
+        if (!(condition)) {               \
+            FAIL_GOTO(code, __VA_ARGS__); \
+        }                                 \
     } while (0)
-#define TRY_GOTO(call)                                                         \
-    do {                                                                       \
-        status = (call);                                                       \
-        if (status != STATUS_OK) {                                             \
-            status = error_forward(status, ERROR_HERE);                        \
-            goto fail;                                                         \
-        }                                                                      \
+#define TRY_GOTO(call)                         \
+    do {                                       \
+        status = (call);                       \
+        if (status != STATUS_OK) {             \
+            error_forward(status, ERROR_HERE); \
+            goto fail;                         \
+        }                                      \
     } while (0)
 
 /* For the most common failure. */
 #define CHECK_MEMORY(pointer) CHECK((pointer) != NULL, STATUS_OUT_OF_MEMORY, "out of memory")
-#define CHECK_MEMORY_GOTO(pointer)                                             \
-    CHECK_GOTO((pointer) != NULL, STATUS_OUT_OF_MEMORY, "out of memory")
+#define CHECK_MEMORY_GOTO(pointer) CHECK_GOTO((pointer) != NULL, STATUS_OUT_OF_MEMORY, "out of memory")
 
 #endif

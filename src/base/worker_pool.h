@@ -25,7 +25,8 @@ void worker_pool_destroy(struct worker_pool **pool);
 
 unsigned worker_pool_thread_count(const struct worker_pool *pool);
 
-/* Calls task(context, index, worker) for each index below `task_count`; `worker` is below the thread count. */
+/* Calls task(context, index, worker) for each index below `task_count`; `worker` is below the thread count.
+ */
 void worker_pool_run(struct worker_pool *pool, size_t task_count,
                      void (*task)(void *context, size_t index, unsigned worker), void *context);
 

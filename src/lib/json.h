@@ -17,7 +17,15 @@
 
 struct json;
 
-enum json_kind { JSON_KIND_NULL, JSON_KIND_BOOL, JSON_KIND_INTEGER, JSON_KIND_REAL, JSON_KIND_STRING, JSON_KIND_ARRAY, JSON_KIND_OBJECT };
+enum json_kind {
+    JSON_KIND_NULL,
+    JSON_KIND_BOOL,
+    JSON_KIND_INTEGER,
+    JSON_KIND_REAL,
+    JSON_KIND_STRING,
+    JSON_KIND_ARRAY,
+    JSON_KIND_OBJECT
+};
 
 /* Parses `length` bytes. `what` names the input in the error ("config.json"). Owned: json_free. */
 enum status json_parse(const char *bytes, size_t length, const char *what, struct json **out);
@@ -29,10 +37,15 @@ enum status json_parse_file(const char *path, size_t byte_limit, struct json **o
 void json_free(struct json **document);
 
 enum json_kind json_kind(const struct json *value);
-bool json_bool(const struct json *value);        /* false if it is no boolean */
-int64_t json_integer(const struct json *value);  /* 0 if it is no integer */
-double json_number(const struct json *value);    /* integer or real; 0 otherwise */
-const char *json_string(const struct json *value, size_t *length); /* NULL if it is no string; may hold NULs */
+bool json_bool(const struct json *value);     /* false if it is no boolean */
+double json_number(const struct json *value); /* integer or real; 0 otherwise */
+
+/*
+ * An integer (0 if it is none) and a string (NULL if it is none; may hold NULs; `length` may be NULL).
+ * jansson exports these two names as well: other linker names keep its inner calls its own.
+ */
+int64_t json_integer(const struct json *value) __asm__("sluice_json_integer");
+const char *json_string(const struct json *value, size_t *length) __asm__("sluice_json_string");
 
 size_t json_length(const struct json *value);                       /* of an array or object; 0 otherwise */
 const struct json *json_at(const struct json *array, size_t index); /* NULL if there is none */

@@ -20,10 +20,10 @@ enum { TENSOR_RANK_MAX = 4 };
 
 /* What the bytes of a tensor mean, which decides how synth fills them and how --verify checks them. */
 enum tensor_role {
-    TENSOR_PLAIN,       /* numbers as they are */
-    TENSOR_FP8_MATRIX,  /* e4m3 codes, with a scale tensor per 128x128 block */
-    TENSOR_FP4_MATRIX,  /* two e2m1 codes a byte along the input, with a scale per 32 inputs */
-    TENSOR_BLOCK_SCALE, /* scales of the matrix `partner` */
+    TENSOR_PLAIN,        /* numbers as they are */
+    TENSOR_FP8_MATRIX,   /* e4m3 codes, with a scale tensor per 128x128 block */
+    TENSOR_FP4_MATRIX,   /* two e2m1 codes a byte along the input, with a scale per 32 inputs */
+    TENSOR_BLOCK_SCALE,  /* scales of the matrix `partner` */
     TENSOR_EXPERT_TABLE, /* token id -> expert ids, every value below `value_limit` */
 };
 
@@ -50,12 +50,21 @@ struct loaded_tensor {
     size_t bytes;
 };
 
+/* Asks the files for a tensor's type, for models whose storage the configuration does not settle. */
+struct tensor_probe {
+    /* The type of a tensor, DTYPE_COUNT if there is none of that name. */
+    enum dtype (*dtype_of)(const void *context, const char *name);
+    const void *context;
+};
+
 /* A growing list; strings and records live in `arena` (borrowed, must outlive the list). */
 struct tensor_spec_list {
     struct arena *arena;
     struct tensor_spec *specs;
     size_t count;
     size_t capacity;
+    /* fnmatch patterns of names the files may hold beyond the list: NULL-terminated or NULL, borrowed */
+    const char *const *tolerated_patterns;
 };
 
 /* Appends a zeroed record and returns its index through `index`. The records may move. */

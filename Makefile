@@ -1,0 +1,93 @@
+# A thin door to CMake. `make help` lists the targets; only git and make are assumed to be there.
+PREFIX ?= /usr/local
+# Tests run side by side; ninja finds the number of cores by itself.
+TEST_JOBS ?= $(shell nproc 2>/dev/null || echo 1)
+# Seconds for each fuzzer in test-full.
+FUZZ_SECONDS ?= 60
+
+SLUICE := build/release/bin/sluice
+RUN_STORY := $(SLUICE) generate --model models/mini-v4 --chat --no-thinking --temperature 0 \
+	--prompt "Tell me a story about a fox."
+RUN_SUM := $(SLUICE) generate --model models/mini-v4 --chat --thinking --temperature 0 --prompt "What is 37 + 48?"
+
+.PHONY: help build run test test-full test-release test-asan test-tsan fuzz bench check-style tidy format clean \
+	install build-packages test-packages
+
+help:
+	@echo "make build        build the program: $(SLUICE)"
+	@echo "make run          build, then generate text with the bundled model models/mini-v4"
+	@echo "make test         all tests: release, sanitizers, style (docs/testing.md)"
+	@echo "make test-full    the same and what takes long: ThreadSanitizer, fuzzers, clang-tidy"
+	@echo "make bench        measure tokens per second; results go to bench/results/"
+	@echo "make check-style  formatting, include table, sizes, headers, scripts, spelling"
+	@echo "make format       format all C files"
+	@echo "make tidy         clang-tidy over all C files"
+	@echo "make install      install below PREFIX (default /usr/local), within DESTDIR if given"
+	@echo "make clean        remove build/"
+
+build-packages:
+	@tools/install_packages build
+
+test-packages:
+	@tools/install_packages test
+
+# Only the program: the tests need more packages.
+build: build-packages
+	cmake --preset release --log-level=WARNING
+	cmake --build --preset release --target sluice
+
+run: build
+	@tools/run_example '$(RUN_STORY)'
+	@tools/run_example '$(RUN_SUM)'
+
+# One after the other: each part takes all cores.
+test: test-packages
+	$(MAKE) --no-print-directory test-release
+	$(MAKE) --no-print-directory test-asan
+	$(MAKE) --no-print-directory check-style
+	@echo "All tests passed."
+
+test-release: test-packages
+	cmake --preset release --log-level=WARNING
+	cmake --build --preset release
+	ctest --test-dir build/release --output-on-failure --no-tests=error -j $(TEST_JOBS)
+
+test-asan: test-packages
+	cmake --preset asan --log-level=WARNING
+	cmake --build --preset asan
+	ctest --test-dir build/asan --output-on-failure --no-tests=error -LE slow -j $(TEST_JOBS)
+
+test-tsan: test-packages
+	cmake --preset tsan --log-level=WARNING
+	cmake --build --preset tsan
+	ctest --test-dir build/tsan --output-on-failure --no-tests=error -LE slow -j $(TEST_JOBS)
+
+fuzz: test-packages
+	cmake --preset fuzz --log-level=WARNING
+	cmake --build --preset fuzz
+	tools/run_fuzzers build/fuzz $(FUZZ_SECONDS)
+
+test-full: test
+	$(MAKE) --no-print-directory test-tsan
+	$(MAKE) --no-print-directory fuzz
+	$(MAKE) --no-print-directory tidy
+	@echo "All tests of test-full passed."
+
+bench: test-packages build
+	bench/run_mini.sh $(SLUICE)
+
+check-style: test-packages
+	tools/check_style
+
+tidy: test-packages
+	cmake --preset debug --log-level=WARNING
+	tools/check_tidy build/debug
+
+format: test-packages
+	tools/list_c_files | xargs clang-format-14 -i
+
+clean:
+	rm -rf build
+
+install: build
+	cmake --install build/release --prefix $(PREFIX)

@@ -1,0 +1,28 @@
+/*
+ * The commands of the program, one file each (command_<name>.c).
+ *
+ * A command gets its checked options and the words that were no options. It prints its result on stdout and
+ * nothing else; on failure it leaves the error record, which main prints.
+ */
+#ifndef SLUICE_CLI_COMMANDS_H
+#define SLUICE_CLI_COMMANDS_H
+
+#include "base/status.h"
+#include "cli/option_table.h"
+
+/*
+ * Prompt in, text out. The object of --json has "timings" with prefill_tokens, prefill_seconds, decode_tokens
+ * and decode_seconds, from which bench/run_mini.sh computes rates.
+ */
+enum status command_generate(const struct cli_options *options, int word_count, char **words);
+
+/* Text to token ids and back. */
+enum status command_tokenize(const struct cli_options *options, int word_count, char **words);
+
+/* What a checkpoint holds. */
+enum status command_inspect(const struct cli_options *options, int word_count, char **words);
+
+/* Writes a checkpoint of random weights. */
+enum status command_synth(const struct cli_options *options, int word_count, char **words);
+
+#endif

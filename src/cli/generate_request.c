@@ -1,0 +1,242 @@
+/* Options to a request. */
+#include "cli/generate_request.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "cli/cli_input.h"
+#include "lib/json.h"
+#include "text/chat_encoder_v4.h"
+
+static enum status check_options(const struct cli_options *options) {
+    int sources = (options->prompt != NULL) + (options->prompt_file != NULL) + (options->token_ids != NULL) +
+                  (options->token_ids_file != NULL);
+    bool has_ids = options->token_ids != NULL || options->token_ids_file != NULL;
+    CHECK(options->model != NULL, STATUS_USAGE, "give the model's folder with --model");
+    CHECK(sources == 1, STATUS_USAGE,
+          "give the prompt in exactly one way: --prompt, --prompt-file, --token-ids or --token-ids-file");
+    CHECK(!options->chat || !has_ids, STATUS_USAGE, "--chat takes a message, not token ids");
+    CHECK(options->chat || options->system == NULL, STATUS_USAGE, "--system has a meaning with --chat only");
+    CHECK(options->chat || (!options->thinking_given && !options->reasoning_effort_given), STATUS_USAGE,
+          "--thinking and --reasoning-effort have a meaning with --chat only");
+    CHECK(!options->mtp_logits || options->prompt_logits != NULL, STATUS_USAGE,
+          "--mtp-logits adds to the file of --prompt-logits, which is not given");
+    CHECK(!options->logprobs_given || options->json, STATUS_USAGE, "--logprobs shows up with --json only");
+    return STATUS_OK;
+}
+
+/* vLLM's {"method":"mtp","num_speculative_tokens":N}. */
+static enum status read_speculation(const char *text, int *draft_limit) {
+    struct json *config = NULL;
+    enum status status = STATUS_OK;
+    TRY(json_parse(text, strlen(text), "--speculative-config", &config));
+    const char *method = json_string(json_get(config, "method"), NULL);
+    const struct json *count = json_get(config, "num_speculative_tokens");
+    CHECK_GOTO(method != NULL && (strcmp(method, "mtp") == 0 || strcmp(method, "deepseek_mtp") == 0),
+               STATUS_UNSUPPORTED, "--speculative-config: the only method here is \"mtp\"");
+    CHECK_GOTO(json_kind(count) == JSON_KIND_INTEGER && json_integer(count) >= 0 && json_integer(count) <= 64,
+               STATUS_USAGE, "--speculative-config: num_speculative_tokens is not a number from 0 to 64");
+    *draft_limit = (int)json_integer(count);
+fail:
+    json_free(&config);
+    return status;
+}
+
+static enum status read_draft_limit(struct generate_request *request) {
+    const struct cli_options *options = request->options;
+    if (options->speculative_config != NULL) {
+        TRY(read_speculation(options->speculative_config, &request->draft_limit));
+    }
+    CHECK(
+        request->draft_limit == 0 || options->max_tokens == 0, STATUS_UNSUPPORTED,
+        "generate does not draft tokens: leave --speculative-config out, or set num_speculative_tokens to 0");
+    if (options->mtp_logits && request->draft_limit == 0) {
+        request->draft_limit = 1;
+    }
+    return STATUS_OK;
+}
+
+static enum status parse_logit_bias(const char *text, struct generate_request *request) {
+    size_t count = 1;
+    for (const char *at = text; *at != '\0'; at++) {
+        count += *at == ',';
+    }
+    request->logit_bias = calloc(count, sizeof *request->logit_bias);
+    CHECK_MEMORY(request->logit_bias);
+    for (size_t i = 0; i < count; i++) {
+        char *end = NULL;
+        errno = 0;
+        long token = strtol(text, &end, 10);
+        bool has_token = end != text && *end == '=' && errno == 0 && token >= 0 && token <= INT32_MAX;
+        const char *value = has_token ? end + 1 : text;
+        float bias = strtof(value, &end);
+        CHECK(has_token && end != value && (*end == ',' || *end == '\0'), STATUS_USAGE,
+              "--logit-bias: \"%s\" does not read ID=BIAS", text);
+        request->logit_bias[i] = (struct sluice_logit_bias){(int32_t)token, bias};
+        text = end + 1;
+    }
+    request->sampling.logit_bias = request->logit_bias;
+    request->sampling.logit_bias_count = count;
+    return STATUS_OK;
+}
+
+/* The command line goes before the model's recommendation, that before the defaults. */
+static enum status read_sampling(struct generate_request *request) {
+    const struct cli_options *options = request->options;
+    struct sluice_sampling *sampling = &request->sampling;
+    *sampling = request->recommended.sampling;
+    sampling->temperature = options->temperature_given ? options->temperature : sampling->temperature;
+    sampling->top_p = options->top_p_given ? options->top_p : sampling->top_p;
+    sampling->top_k = options->top_k_given ? (int32_t)options->top_k : sampling->top_k;
+    sampling->min_p = options->min_p_given ? options->min_p : sampling->min_p;
+    if (options->repetition_penalty_given) {
+        sampling->repetition_penalty = options->repetition_penalty;
+    }
+    sampling->presence_penalty = options->presence_penalty;
+    sampling->frequency_penalty = options->frequency_penalty;
+    sampling->seed = (uint64_t)options->seed;
+    return options->logit_bias == NULL ? STATUS_OK : parse_logit_bias(options->logit_bias, request);
+}
+
+static bool add_message(struct json *messages, const char *role, const char *text, size_t length) {
+    struct json *message = json_new_object();
+    bool is_set = message != NULL && json_set(message, "role", json_new_string(role, strlen(role))) &&
+                  json_set(message, "content", json_new_string(text, length));
+    if (!is_set) {
+        json_free(&message);
+        return false;
+    }
+    return json_append(messages, message);
+}
+
+static enum status build_messages(const struct generate_request *request, const struct string_buffer *prompt,
+                                  struct json **out) {
+    const char *system = request->options->system;
+    *out = json_new_array();
+    CHECK_MEMORY(*out);
+    bool is_built = (system == NULL || add_message(*out, "system", system, strlen(system))) &&
+                    add_message(*out, "user", string_buffer_text(prompt), prompt->length);
+    CHECK(is_built, STATUS_BAD_FORMAT, "the message is not valid UTF-8");
+    return STATUS_OK;
+}
+
+static struct chat_encode_options chat_options(const struct cli_options *options) {
+    static const char *const efforts[] = {"none", "low", "high", "max"};
+    struct chat_encode_options chat = chat_encode_options_default();
+    chat.release = CHAT_RELEASE_PREVIEW;
+    if (options->reasoning_effort_given) {
+        chat_encode_options_set_effort(&chat, efforts[options->reasoning_effort]);
+    }
+    if (options->thinking_given) {
+        chat.is_thinking = options->thinking;
+    }
+    return chat;
+}
+
+static enum status encode_conversation(struct generate_request *request, const struct json *messages,
+                                       struct arena *arena, struct chat_prompt *prompt) {
+    struct chat_conversation conversation;
+    struct chat_encode_options chat = chat_options(request->options);
+    TRY(chat_conversation_parse(messages, NULL, arena, &conversation));
+    TRY(chat_encode_v4(&conversation, &chat, prompt));
+    request->starts_in_reasoning = chat.is_thinking;
+    enum chat_matching matching =
+        request->options->match_added_tokens ? CHAT_MATCHING_OFFICIAL : CHAT_MATCHING_TEMPLATE_ONLY;
+    return chat_prompt_encode(prompt, request->tokenizer, matching, &request->prompt);
+}
+
+static enum status encode_chat(struct generate_request *request, const struct string_buffer *text) {
+    enum status status = STATUS_OK;
+    struct json *messages = NULL;
+    struct chat_prompt prompt = {0};
+    struct arena request_arena;
+    arena_init(&request_arena, 1 << 16);
+    TRY_GOTO(build_messages(request, text, &messages));
+    TRY_GOTO(encode_conversation(request, messages, &request_arena, &prompt));
+fail:
+    json_free(&messages);
+    chat_prompt_deinit(&prompt);
+    arena_deinit(&request_arena);
+    return status;
+}
+
+/* A raw prompt carries its own control tokens, so their spellings are matched (design: raw prompts). */
+static enum status encode_text(struct generate_request *request, const struct string_buffer *text) {
+    if (request->is_chat) {
+        return encode_chat(request, text);
+    }
+    struct tokenizer_encode_options options = {.match_added_tokens = true};
+    return tokenizer_encode(request->tokenizer, string_buffer_text(text), text->length, &options,
+                            &request->prompt);
+}
+
+static enum status read_prompt(struct generate_request *request) {
+    enum status status = STATUS_OK;
+    const struct cli_options *options = request->options;
+    const char *inline_text = options->prompt != NULL ? options->prompt : options->token_ids;
+    const char *file = options->prompt_file != NULL ? options->prompt_file : options->token_ids_file;
+    struct string_buffer text = {0};
+    if (inline_text != NULL) {
+        string_buffer_append_text(&text, inline_text);
+        TRY_GOTO(string_buffer_check(&text));
+    } else {
+        TRY_GOTO(cli_read_all(file, &text));
+    }
+    if (options->token_ids != NULL || options->token_ids_file != NULL) {
+        TRY_GOTO(cli_parse_token_ids(string_buffer_text(&text), text.length, &request->prompt));
+    } else {
+        TRY_GOTO(encode_text(request, &text));
+    }
+    CHECK_GOTO(request->prompt.count > 0, STATUS_USAGE, "the prompt is empty");
+fail:
+    string_buffer_deinit(&text);
+    return status;
+}
+
+/* A model without tokenizer.json can run on token ids. */
+static enum status load_tokenizer(struct generate_request *request) {
+    const struct cli_options *options = request->options;
+    enum status status = cli_load_tokenizer(options->model, NULL, &request->tokenizer);
+    bool has_ids = options->token_ids != NULL || options->token_ids_file != NULL;
+    if (status == STATUS_NOT_FOUND && has_ids) {
+        return STATUS_OK;
+    }
+    return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
+}
+
+enum status generate_request_init(struct generate_request *request, const struct cli_options *options) {
+    *request = (struct generate_request){.options = options, .is_chat = options->chat};
+    TRY(check_options(options));
+    TRY(read_draft_limit(request));
+    TRY(generation_config_load(options->model, &request->recommended));
+    TRY(read_sampling(request));
+    TRY(load_tokenizer(request));
+    return read_prompt(request);
+}
+
+void generate_request_deinit(struct generate_request *request) {
+    tokenizer_destroy(&request->tokenizer);
+    token_list_deinit(&request->prompt);
+    free(request->logit_bias);
+    *request = (struct generate_request){0};
+}
+
+struct sluice_engine_options generate_request_engine(const struct generate_request *request) {
+    static const char *const devices[] = {"cpu", "guard"};
+    const struct cli_options *options = request->options;
+    struct sluice_engine_options engine = sluice_engine_options_default();
+    engine.model_directory = options->model;
+    engine.device = devices[options->device];
+    engine.numerics =
+        options->numerics == CLI_NUMERICS_IDEAL ? SLUICE_NUMERICS_IDEAL : SLUICE_NUMERICS_NATIVE;
+    engine.thread_count = (int)options->threads;
+    engine.chunk_tokens = (int)options->chunk_tokens;
+    engine.draft_limit = request->draft_limit;
+    engine.context_tokens = options->max_model_len;
+    if (engine.context_tokens == 0) {
+        engine.context_tokens = (int64_t)request->prompt.count + options->max_tokens;
+    }
+    return engine;
+}

@@ -1,0 +1,35 @@
+/*
+ * What `sluice generate` was asked for, worked out from options, files and the model's recommendations.
+ */
+#ifndef SLUICE_CLI_GENERATE_REQUEST_H
+#define SLUICE_CLI_GENERATE_REQUEST_H
+
+#include <stdbool.h>
+
+#include "cli/generation_config.h"
+#include "cli/option_table.h"
+#include "sluice/engine.h"
+#include "text/token_list.h"
+#include "text/tokenizer.h"
+
+struct generate_request {
+    const struct cli_options *options; /* borrowed */
+    struct tokenizer *tokenizer;       /* NULL: the model has none, the prompt came as ids */
+    struct token_list prompt;
+    struct sluice_sampling sampling;
+    struct sluice_logit_bias *logit_bias; /* what sampling points to */
+    struct generation_config recommended;
+    bool is_chat;
+    bool starts_in_reasoning; /* the prompt ends inside the model's thinking */
+    int draft_limit;
+};
+
+/* Checks the options against each other, loads the tokenizer and encodes the prompt. */
+enum status generate_request_init(struct generate_request *request, const struct cli_options *options);
+
+void generate_request_deinit(struct generate_request *request);
+
+/* The engine that the request needs. */
+struct sluice_engine_options generate_request_engine(const struct generate_request *request);
+
+#endif

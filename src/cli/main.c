@@ -1,0 +1,163 @@
+/*
+ * The program `sluice COMMAND`: finds the command in one table, parses its options and runs it.
+ *
+ * The only place that prints an error record and turns a status into an exit code.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "base/status.h"
+#include "cli/commands.h"
+#include "cli/option_table.h"
+
+static const char PROGRAM[] = "sluice";
+
+enum exit_code { EXIT_CODE_OK = 0, EXIT_CODE_FAILURE = 1, EXIT_CODE_USAGE = 2 };
+
+struct command_row {
+    struct option_command description;
+    enum status (*run)(const struct cli_options *options, int word_count, char **words);
+};
+
+static const struct command_row commands[] = {
+    {{CLI_GENERATE, "generate", "", "Generates text from a prompt.",
+      "Examples:\n"
+      "  sluice generate --model models/mini-v4 --chat --prompt \"Tell me a story about a fox.\"\n"
+      "  sluice generate --model models/mini-v4 --token-ids 0,5,7 --max-tokens 8 --temperature 0 --json"},
+     command_generate},
+    {{CLI_TOKENIZE, "tokenize", "[TEXT...]",
+      "Turns text into token ids, and with --decode ids into text; without words it reads standard input.",
+      "Examples:\n"
+      "  sluice tokenize --model models/mini-v4 \"Hello world\"\n"
+      "  sluice tokenize --model models/mini-v4 --decode 17,94"},
+     command_tokenize},
+    {{CLI_INSPECT, "inspect", "[DIR]", "Shows what a checkpoint holds and checks it.",
+      "Example:\n"
+      "  sluice inspect models/mini-v4 --verify"},
+     command_inspect},
+    {{CLI_SYNTH, "synth", "", "Writes a checkpoint of pseudo-random weights for a config.json.",
+      "Example:\n"
+      "  sluice synth --config config.json --out synthetic-model --shard-bytes 4000000000"},
+     command_synth},
+};
+
+enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
+
+static const char EXIT_CODE_HELP[] = "Exit codes: 0 success, 1 failure, 2 wrong use of the command line.";
+
+static void print_program_help(FILE *out) {
+    fprintf(out, "Usage: %s COMMAND [OPTIONS]\n\nInference engine for DeepSeek-V4.\n\nCommands:\n", PROGRAM);
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        const struct option_command *command = &commands[i].description;
+        fprintf(out, "  %-10s %s\n", command->name, command->summary);
+    }
+    fprintf(out, "  %-10s %s\n", "help", "Shows this help, or with a command's name that command's options.");
+    fprintf(out, "\nOptions:\n  -h, --help     Show this help.\n  --version      Show the version.\n\n%s\n",
+            EXIT_CODE_HELP);
+}
+
+static void print_command_help(const struct command_row *row) {
+    options_print_help(cli_option_table(), &row->description, PROGRAM, stdout);
+    printf("\n%s\n", EXIT_CODE_HELP);
+}
+
+/* The row of that name, or a USAGE error that names the nearest. */
+static enum status find_command(const char *name, const struct command_row **out) {
+    const char *names[COMMAND_COUNT + 1];
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        names[i] = commands[i].description.name;
+        if (strcmp(name, names[i]) == 0) {
+            *out = &commands[i];
+            return STATUS_OK;
+        }
+    }
+    names[COMMAND_COUNT] = "help";
+    const char *nearest = options_nearest_name(name, names, COMMAND_COUNT + 1);
+    const char *kind = name[0] == '-' ? "option" : "command";
+    if (nearest == NULL) {
+        FAIL(STATUS_USAGE, "unknown %s %s; `%s --help` lists the commands", kind, name, PROGRAM);
+    }
+    FAIL(STATUS_USAGE, "unknown %s %s; did you mean %s?", kind, name, nearest);
+}
+
+static enum status run_command(const struct command_row *row, int argc, char **argv, enum log_level *level) {
+    struct cli_options options = {0};
+    int word_count = 0;
+    int wants_help = 0;
+    TRY(options_parse(cli_option_table(), &row->description, argc, argv, &options, &word_count, &wants_help));
+    if (wants_help) {
+        print_command_help(row);
+        return STATUS_OK;
+    }
+    CHECK(word_count == 0 || row->description.arguments[0] != '\0', STATUS_USAGE,
+          "it takes options only, so \"%s\" has no meaning here; see %s %s --help", argv[0], PROGRAM,
+          row->description.name);
+    *level = (enum log_level)options.log_level;
+    log_set_level(*level);
+    TRY(row->run(&options, word_count, argv));
+    return STATUS_OK;
+}
+
+/* Output may sit in stdout's buffer until here, so a full disk shows up here. */
+static enum status finish_output(void) {
+    CHECK(fflush(stdout) == 0 && !ferror(stdout), STATUS_IO,
+          "the output could not be written completely; is the disk full?");
+    return STATUS_OK;
+}
+
+static enum exit_code report(const char *command_name, enum status status, enum log_level level) {
+    if (status == STATUS_OK) {
+        return EXIT_CODE_OK;
+    }
+    const struct error_record *error = error_last();
+    fprintf(stderr, "%s%s%s: %s\n", PROGRAM, command_name == NULL ? "" : " ",
+            command_name == NULL ? "" : command_name, error->message);
+    if (level == LOG_DEBUG) {
+        for (int i = 0; i < error->frame_count; i++) {
+            const struct error_frame *frame = &error->frames[i];
+            fprintf(stderr, "  at %s (%s:%d)\n", frame->function, frame->file, frame->line);
+        }
+    }
+    return status == STATUS_USAGE ? EXIT_CODE_USAGE : EXIT_CODE_FAILURE;
+}
+
+/* `sluice help`, `sluice help COMMAND`. */
+static enum status show_help(int argc, char **argv) {
+    if (argc == 0) {
+        print_program_help(stdout);
+        return STATUS_OK;
+    }
+    const struct command_row *row = NULL;
+    TRY(find_command(argv[0], &row));
+    print_command_help(row);
+    return STATUS_OK;
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2) {
+        print_program_help(stderr);
+        return EXIT_CODE_USAGE;
+    }
+    const char *name = argv[1];
+    const struct command_row *row = NULL;
+    enum log_level level = LOG_WARNING;
+    enum status status = STATUS_OK;
+    if (strcmp(name, "--version") == 0) {
+        printf("%s %s\n", PROGRAM, SLUICE_VERSION);
+    } else if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+        print_program_help(stdout);
+    } else if (strcmp(name, "help") == 0) {
+        status = show_help(argc - 2, argv + 2);
+    } else {
+        status = find_command(name, &row);
+    }
+    if (status == STATUS_OK && row != NULL) {
+        status = run_command(row, argc - 2, argv + 2, &level);
+    }
+    if (status == STATUS_OK) {
+        status = finish_output();
+    }
+    return report(row == NULL ? NULL : row->description.name, status, level);
+}

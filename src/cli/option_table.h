@@ -1,0 +1,84 @@
+/*
+ * The options of all commands: one struct of values and one table of rows (base/options.h).
+ *
+ * A command reads only the fields that its rows fill; the others are zero. Text is borrowed from the command
+ * line.
+ */
+#ifndef SLUICE_CLI_OPTION_TABLE_H
+#define SLUICE_CLI_OPTION_TABLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/options.h"
+
+/* Bits of option_row.commands. */
+enum cli_command {
+    CLI_GENERATE = 1 << 0,
+    CLI_TOKENIZE = 1 << 1,
+    CLI_INSPECT = 1 << 2,
+    CLI_SYNTH = 1 << 3,
+};
+
+/* Values of --reasoning-effort, --numerics and --device, in the order of their choices. */
+enum cli_reasoning_effort { CLI_EFFORT_NONE, CLI_EFFORT_LOW, CLI_EFFORT_HIGH, CLI_EFFORT_MAX };
+enum cli_numerics { CLI_NUMERICS_IDEAL, CLI_NUMERICS_NATIVE };
+enum cli_device { CLI_DEVICE_CPU, CLI_DEVICE_GUARD };
+
+struct cli_options {
+    /* Files. */
+    const char *model;     /* directory of a checkpoint; NULL if not given */
+    const char *tokenizer; /* tokenizer.json, instead of the model's */
+    const char *config;    /* config.json of the checkpoint to write */
+    const char *out;       /* directory to write it to */
+    int64_t shard_bytes;   /* 0: one file */
+
+    /* Prompt: at most one of the four sources; the command checks. */
+    const char *prompt;
+    const char *prompt_file; /* "-": standard input */
+    const char *token_ids;   /* "1,2,3" */
+    const char *token_ids_file;
+    const char *system;
+    bool chat;
+    bool thinking, thinking_given; /* without either flag: on with --chat */
+    int reasoning_effort;          /* enum cli_reasoning_effort */
+    bool reasoning_effort_given;
+    bool match_added_tokens;
+
+    /* Length and sampling. The `_given` ones otherwise come from generation_config.json. */
+    int64_t max_tokens;
+    int64_t max_model_len; /* 0: what the prompt and max_tokens need */
+    double temperature, top_p, min_p;
+    int64_t top_k; /* 0 or -1: off */
+    bool temperature_given, top_p_given, top_k_given, min_p_given;
+    double repetition_penalty, presence_penalty, frequency_penalty;
+    bool repetition_penalty_given;
+    const char *logit_bias; /* "ID=BIAS,..." */
+    int64_t seed;
+    bool seed_given;
+    struct option_list stop;
+    bool ignore_eos;
+
+    /* Output. */
+    int64_t logprobs; /* alternatives per token; the command looks at logprobs_given */
+    bool logprobs_given;
+    bool json;
+    const char *prompt_logits; /* safetensors file to write */
+    bool mtp_logits;
+    bool decode;
+    bool verify;
+    bool tensors;
+
+    /* Execution. */
+    int numerics;    /* enum cli_numerics */
+    int device;      /* enum cli_device */
+    int64_t threads; /* 0: the allowed cores */
+    int64_t chunk_tokens;
+    const char *speculative_config; /* JSON */
+    int log_level;                  /* enum log_level */
+};
+
+/* The table of all commands. */
+const struct option_table *cli_option_table(void);
+
+#endif

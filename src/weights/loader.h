@@ -1,0 +1,48 @@
+/*
+ * From a checkpoint to memory that kernels read.
+ *
+ * The model says what it expects (tensor_spec_list); checking compares that with the files and loading puts
+ * the used tensors where the device can read them. One thread.
+ */
+#ifndef SLUICE_WEIGHTS_LOADER_H
+#define SLUICE_WEIGHTS_LOADER_H
+
+#include <stddef.h>
+
+#include "base/status.h"
+#include "device/device.h"
+#include "weights/checkpoint.h"
+#include "weights/tensor_spec.h"
+
+/* On devices that read host memory, tensors of at least this size stay in the file map. */
+enum { LOADER_MAPPED_BYTES_MIN = 65536, LOADER_ALIGNMENT = 64 };
+
+/* What loaded tensors point into. A zeroed struct owns nothing. */
+struct loaded_weights {
+    struct checkpoint *checkpoint; /* NULL if no tensor stayed mapped */
+    void *memory;                  /* device memory of the copied tensors */
+    size_t mapped_bytes;
+    size_t copied_bytes;
+};
+
+/*
+ * Compares all tensors with the list: missing, unexpected, wrong type, wrong shape. BAD_CHECKPOINT names the
+ * first ten problems, one a line, and says how many more there are.
+ */
+enum status checkpoint_check(const struct checkpoint *checkpoint, const struct tensor_spec_list *list);
+
+/*
+ * Checks, then loads the used tensors of the list. `out_tensors` (list->count) gets type, bytes and device
+ * memory of each; entries of unused specs get data NULL. Values of expert tables are checked: BAD_CHECKPOINT
+ * names tensor and row. Takes *checkpoint over on success and nulls it. Returns when all copies are done.
+ * `ownership` must outlive the use of out_tensors: weights_release.
+ */
+enum status checkpoint_load(struct checkpoint **checkpoint, const struct tensor_spec_list *list,
+                            struct device *device, struct stream *stream, struct loaded_tensor *out_tensors,
+                            struct loaded_weights *ownership);
+
+/* Frees the memory behind loaded tensors; `device` is the one they were loaded on. Work on them must be done.
+ */
+void weights_release(struct loaded_weights *weights, struct device *device);
+
+#endif
