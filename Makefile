@@ -8,7 +8,9 @@ FUZZ_SECONDS ?= 60
 SLUICE := build/release/bin/sluice
 RUN_STORY := $(SLUICE) generate --model models/mini-v4 --chat --no-thinking --temperature 0 \
 	--prompt "Tell me a story about a fox."
-RUN_SUM := $(SLUICE) generate --model models/mini-v4 --chat --thinking --temperature 0 --prompt "What is 37 + 48?"
+RUN_SUM := $(SLUICE) generate --model models/mini-v4 --chat --thinking --temperature 0 \
+	--system "You are a kind teacher." \
+	--prompt "Rosa has 41 figs and buys 17 more. How many figs does Rosa have now?"
 
 .PHONY: help build run test test-full test-release test-asan test-tsan fuzz bench check-style tidy format clean \
 	install build-packages test-packages

@@ -17,7 +17,7 @@ token_ids=$(seq -s, 300 $((299 + prompt_tokens)))
 measure() {
     "$program" generate --model models/mini-v4 --token-ids "$token_ids" --max-tokens $((decode_tokens + 1)) \
         --temperature 0 --ignore-eos --json "$@" |
-        jq -r '.timings | "\(.prefill_tokens / .prefill_seconds) \(.decode_tokens / .decode_seconds)"'
+        jq -r '.timings | "\(.prefill_tokens_per_second) \(.decode_tokens_per_second)"'
 }
 
 median_of_column() {

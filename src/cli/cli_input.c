@@ -56,7 +56,7 @@ static enum status read_json_ids(const struct json *document, struct token_list 
           "the JSON with token ids has no array \"token_ids\"");
     for (size_t i = 0; i < json_length(list); i++) {
         const struct json *item = json_at(list, i);
-        int64_t id = json_integer(item);
+        int64_t id = json_int64(item);
         CHECK(json_kind(item) == JSON_KIND_INTEGER && id >= 0 && id <= INT32_MAX, STATUS_BAD_FORMAT,
               "entry %zu of \"token_ids\" is not a token id", i);
         TRY(token_list_append(ids, (int32_t)id));

@@ -10,10 +10,7 @@
 #include "base/status.h"
 #include "cli/option_table.h"
 
-/*
- * Prompt in, text out. The object of --json has "timings" with prefill_tokens, prefill_seconds, decode_tokens
- * and decode_seconds, from which bench/run_mini.sh computes rates.
- */
+/* Prompt in, text out. */
 enum status command_generate(const struct cli_options *options, int word_count, char **words);
 
 /* Text to token ids and back. */

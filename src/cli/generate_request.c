@@ -32,13 +32,13 @@ static enum status read_speculation(const char *text, int *draft_limit) {
     struct json *config = NULL;
     enum status status = STATUS_OK;
     TRY(json_parse(text, strlen(text), "--speculative-config", &config));
-    const char *method = json_string(json_get(config, "method"), NULL);
+    const char *method = json_text(json_get(config, "method"), NULL);
     const struct json *count = json_get(config, "num_speculative_tokens");
     CHECK_GOTO(method != NULL && (strcmp(method, "mtp") == 0 || strcmp(method, "deepseek_mtp") == 0),
                STATUS_UNSUPPORTED, "--speculative-config: the only method here is \"mtp\"");
-    CHECK_GOTO(json_kind(count) == JSON_KIND_INTEGER && json_integer(count) >= 0 && json_integer(count) <= 64,
+    CHECK_GOTO(json_kind(count) == JSON_KIND_INTEGER && json_int64(count) >= 0 && json_int64(count) <= 64,
                STATUS_USAGE, "--speculative-config: num_speculative_tokens is not a number from 0 to 64");
-    *draft_limit = (int)json_integer(count);
+    *draft_limit = (int)json_int64(count);
 fail:
     json_free(&config);
     return status;

@@ -19,7 +19,7 @@ static enum status parse_file(const char *model, const char *name, struct json *
 
 static void add_end_token(struct generation_config *out, const struct json *value) {
     if (json_kind(value) == JSON_KIND_INTEGER && out->end_token_count < END_TOKENS_MAX) {
-        out->end_tokens[out->end_token_count++] = (int32_t)json_integer(value);
+        out->end_tokens[out->end_token_count++] = (int32_t)json_int64(value);
     }
 }
 

@@ -4,15 +4,9 @@
  * Parsing and values are the library's. Writing is ours, because prompts need Python's number and separator
  * style to the byte and jansson prints reals with 17 digits. Numbers are read and printed in the C locale.
  */
-/* jansson declares two of our names with other types; we never call those two. */
-#define json_string jansson_json_string
-#define json_integer jansson_json_integer
-#include <jansson.h>
-#undef json_string
-#undef json_integer
-
 #include "lib/json.h"
 
+#include <jansson.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,7 +120,7 @@ bool json_bool(const struct json *value) {
     return json_is_true(library_value(value));
 }
 
-int64_t json_integer(const struct json *value) {
+int64_t json_int64(const struct json *value) {
     return json_integer_value(library_value(value));
 }
 
@@ -134,7 +128,7 @@ double json_number(const struct json *value) {
     return json_number_value(library_value(value));
 }
 
-const char *json_string(const struct json *value, size_t *length) {
+const char *json_text(const struct json *value, size_t *length) {
     const char *text = json_string_value(library_value(value));
     if (length != NULL) {
         *length = json_string_length(library_value(value));

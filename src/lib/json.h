@@ -38,14 +38,11 @@ void json_free(struct json **document);
 
 enum json_kind json_kind(const struct json *value);
 bool json_bool(const struct json *value);     /* false if it is no boolean */
+int64_t json_int64(const struct json *value); /* 0 if it is no integer */
 double json_number(const struct json *value); /* integer or real; 0 otherwise */
 
-/*
- * An integer (0 if it is none) and a string (NULL if it is none; may hold NULs; `length` may be NULL).
- * jansson exports these two names as well: other linker names keep its inner calls its own.
- */
-int64_t json_integer(const struct json *value) __asm__("sluice_json_integer");
-const char *json_string(const struct json *value, size_t *length) __asm__("sluice_json_string");
+/* NULL if it is no string; may hold NULs; `length` may be NULL. */
+const char *json_text(const struct json *value, size_t *length);
 
 size_t json_length(const struct json *value);                       /* of an array or object; 0 otherwise */
 const struct json *json_at(const struct json *array, size_t index); /* NULL if there is none */

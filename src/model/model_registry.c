@@ -8,7 +8,7 @@
 static const struct model_family *const families[] = {&deepseek_v4_family};
 
 enum status model_family_find(const struct json *config, const struct model_family **out) {
-    const char *type = json_string(json_get(config, "model_type"), NULL);
+    const char *type = json_text(json_get(config, "model_type"), NULL);
     if (type == NULL) {
         CHECK(json_get(config, "dim") == NULL, STATUS_BAD_CONFIG,
               "this is the reference code's inference/config.json: use the config.json beside the weights");

@@ -101,24 +101,11 @@ static inline float e2m1_decode(uint8_t code) {
 /* Nearest, ties to the even code, after clamping to [-6, 6]. */
 static inline uint8_t e2m1_encode(float value) {
     float magnitude = value < 0.0f ? -value : value;
-    uint8_t code;
-    if (magnitude <= 0.25f) {
-        code = 0;
-    } else if (magnitude < 0.75f) {
-        code = 1;
-    } else if (magnitude <= 1.25f) {
-        code = 2;
-    } else if (magnitude < 1.75f) {
-        code = 3;
-    } else if (magnitude <= 2.5f) {
-        code = 4;
-    } else if (magnitude < 3.5f) {
-        code = 5;
-    } else if (magnitude <= 5.0f) {
-        code = 6;
-    } else {
-        code = 7;
-    }
+    /* Counts the thresholds passed; negated so that a NaN passes all. */
+    unsigned code = (unsigned)!(magnitude <= 0.25f) + (unsigned)!(magnitude < 0.75f) +
+                    (unsigned)!(magnitude <= 1.25f) + (unsigned)!(magnitude < 1.75f) +
+                    (unsigned)!(magnitude <= 2.5f) + (unsigned)!(magnitude < 3.5f) +
+                    (unsigned)!(magnitude <= 5.0f);
     return (uint8_t)(code | ((f32_bits(value) >> 28) & 8u));
 }
 

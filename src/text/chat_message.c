@@ -37,7 +37,7 @@ static enum status read_string(struct reader *reader, const struct json *object,
         return STATUS_OK;
     }
     size_t length;
-    const char *bytes = json_string(value, &length);
+    const char *bytes = json_text(value, &length);
     CHECK(bytes != NULL, STATUS_BAD_FORMAT, "%s.%s is not a string", reader->place, key);
     return copy_text(reader, bytes, length, out);
 }
@@ -73,7 +73,7 @@ static enum status read_array(struct reader *reader, const struct json *object, 
 static enum status append_part(const struct reader *reader, const struct json *part, size_t index,
                                bool is_tool_result, struct string_buffer *out) {
     size_t type_length;
-    const char *type = json_string(json_get(part, "type"), &type_length);
+    const char *type = json_text(json_get(part, "type"), &type_length);
     CHECK(type != NULL, STATUS_BAD_FORMAT,
           "%s.content[%zu] has no \"type\"; a part looks like {\"type\": \"text\", \"text\": \"...\"}",
           reader->place, index);
@@ -81,7 +81,7 @@ static enum status append_part(const struct reader *reader, const struct json *p
     if (strcmp(type, "text") == 0) {
         size_t length;
         const struct json *text = get_present(part, "text");
-        const char *bytes = text == NULL ? "" : json_string(text, &length);
+        const char *bytes = text == NULL ? "" : json_text(text, &length);
         CHECK(bytes != NULL, STATUS_BAD_FORMAT, "%s.content[%zu].text is not a string", reader->place, index);
         string_buffer_append(out, bytes, text == NULL ? 0 : length);
         return STATUS_OK;
@@ -117,7 +117,7 @@ fail:
 static enum status read_role(const struct reader *reader, const struct json *message, enum chat_role *out) {
     static const char *const names[] = {"system",          "user",     "assistant", "tool",
                                         "latest_reminder", "developer"};
-    const char *role = json_string(json_get(message, "role"), NULL);
+    const char *role = json_text(json_get(message, "role"), NULL);
     CHECK(role != NULL, STATUS_BAD_FORMAT,
           "%s has no \"role\"; use system, user, assistant, tool, latest_reminder or developer",
           reader->place);
@@ -154,7 +154,7 @@ static enum status read_tool_calls(struct reader *reader, const struct json *mes
     for (size_t i = 0; i < count; i++) {
         const struct json *call = json_at(list, i);
         const struct json *function = json_get(call, "function");
-        CHECK(json_string(json_get(function, "name"), NULL) != NULL, STATUS_BAD_FORMAT,
+        CHECK(json_text(json_get(function, "name"), NULL) != NULL, STATUS_BAD_FORMAT,
               "%s.tool_calls[%zu] has no function name; a call looks like "
               "{\"id\": \"...\", \"function\": {\"name\": \"...\", \"arguments\": \"{...}\"}}",
               reader->place, i);
@@ -181,7 +181,7 @@ static enum status append_tools(struct reader *reader, const struct json *list, 
     for (size_t i = 0; i < added_count; i++) {
         const struct json *function = json_get(json_at(list, i), "function");
         struct chat_tool *tool = &tools[out->tool_count + i];
-        CHECK(json_string(json_get(function, "name"), NULL) != NULL, STATUS_BAD_FORMAT,
+        CHECK(json_text(json_get(function, "name"), NULL) != NULL, STATUS_BAD_FORMAT,
               "%s%stools[%zu] has no function name; a tool looks like "
               "{\"type\": \"function\", \"function\": {\"name\": \"...\", \"parameters\": {...}}}",
               reader->place, reader->place[0] == '\0' ? "" : ".", i);

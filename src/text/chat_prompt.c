@@ -67,6 +67,16 @@ void chat_prompt_append_template(struct chat_prompt *prompt, const char *text) {
     chat_prompt_append_plain(prompt, text + plain_start, length - plain_start);
 }
 
+bool chat_prompt_is_reasoning_open(const struct chat_prompt *prompt) {
+    for (size_t i = prompt->segment_count; i > 0; i--) {
+        enum control_token control = prompt->segments[i - 1].control;
+        if (control != CONTROL_TOKEN_NONE && control != CONTROL_TOKEN_LATEST_REMINDER) {
+            return control == CONTROL_TOKEN_THINK_START;
+        }
+    }
+    return false;
+}
+
 enum status chat_prompt_check(const struct chat_prompt *prompt) {
     CHECK(!prompt->is_failed, STATUS_OUT_OF_MEMORY, "out of memory while building a prompt");
     TRY(string_buffer_check(&prompt->text));

@@ -42,6 +42,9 @@ void chat_prompt_append_control(struct chat_prompt *prompt, enum control_token c
 /* Text written by the template itself: control tokens spelled in it are control tokens. */
 void chat_prompt_append_template(struct chat_prompt *prompt, const char *text);
 
+/* Whether what the model writes next is reasoning: the prompt's last turn has an open thinking mark. */
+bool chat_prompt_is_reasoning_open(const struct chat_prompt *prompt);
+
 /* OUT_OF_MEMORY if any append failed. */
 enum status chat_prompt_check(const struct chat_prompt *prompt);
 

@@ -50,7 +50,7 @@ static enum status append_member(struct chat_prompt *prompt, const struct json_m
     size_t key_length, value_length;
     const char *key = json_member_key(member, &key_length);
     const struct json *value = json_member_value(member);
-    const char *string = json_string(value, &value_length);
+    const char *string = json_text(value, &value_length);
     if (string != NULL) {
         append_parameter(prompt, key, key_length, true, string, value_length);
         return STATUS_OK;

@@ -75,13 +75,13 @@ static enum status read_added_token(const struct json *item, const char *what, c
           STATUS_BAD_FORMAT, "%s: %s does not say with true or false whether it is special and normalized",
           what, where);
     size_t length = 0;
-    const char *text = content == NULL ? NULL : json_string(content, &length);
+    const char *text = content == NULL ? NULL : json_text(content, &length);
     CHECK(text != NULL && length > 0 && length <= ADDED_TOKEN_BYTES_MAX, STATUS_BAD_FORMAT,
           "%s: %s must have a content of 1 to %d bytes", what, where, ADDED_TOKEN_BYTES_MAX);
     unsigned flags = TOKEN_ADDED | (json_bool(special) ? TOKEN_SPECIAL : 0u);
-    TRY(enter_added_token(text, length, json_integer(id), flags, what, where, &parts->tokens));
+    TRY(enter_added_token(text, length, json_int64(id), flags, what, where, &parts->tokens));
     TRY(added_tokens_add(&parts->added[json_bool(normalized) ? 1 : 0], text, length,
-                         (int32_t)json_integer(id)));
+                         (int32_t)json_int64(id)));
     return STATUS_OK;
 }
 
@@ -122,7 +122,7 @@ static enum status read_split_pattern(const struct json *pattern, const char *wh
     const struct json *literal = json_get(pattern, "String");
     CHECK((regex == NULL) != (literal == NULL), STATUS_BAD_FORMAT,
           "%s: %s must hold one of \"Regex\" and \"String\"", what, where);
-    const char *text = json_string(regex != NULL ? regex : literal, &length);
+    const char *text = json_text(regex != NULL ? regex : literal, &length);
     CHECK(text != NULL && length > 0, STATUS_BAD_FORMAT, "%s: %s must hold a text that is not empty", what,
           where);
     char name[ERROR_MESSAGE_BYTES / 2];

@@ -9,7 +9,7 @@ bool tokenizer_file_is_absent(const struct json *value) {
 
 bool tokenizer_file_is_text(const struct json *value, const char *text) {
     size_t length = 0;
-    const char *found = value == NULL ? NULL : json_string(value, &length);
+    const char *found = value == NULL ? NULL : json_text(value, &length);
     return found != NULL && length == strlen(text) && memcmp(found, text, length) == 0;
 }
 
@@ -35,7 +35,7 @@ enum status tokenizer_file_check_type(const struct json *object, const char *typ
                                       const char *where) {
     const struct json *value = json_get(object, "type");
     if (!tokenizer_file_is_text(value, type)) {
-        const char *found = value == NULL ? NULL : json_string(value, NULL);
+        const char *found = value == NULL ? NULL : json_text(value, NULL);
         FAIL(STATUS_UNSUPPORTED, "%s: %s has the type \"%s\"; only \"%s\" is supported", what, where,
              found == NULL ? "" : found, type);
     }

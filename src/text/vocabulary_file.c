@@ -28,7 +28,7 @@ static enum status read_token(const struct json_member *member, const char *what
     const struct json *value = json_member_value(member);
     CHECK(json_kind(value) == JSON_KIND_INTEGER, STATUS_BAD_FORMAT,
           "%s: model.vocab has a token whose id is not an integer: \"%s\"", what, key);
-    int64_t id = json_integer(value);
+    int64_t id = json_int64(value);
     CHECK(id >= 0 && id < TOKEN_ID_LIMIT, STATUS_BAD_FORMAT,
           "%s: model.vocab has the id %lld; ids must be in 0..%d", what, (long long)id, TOKEN_ID_LIMIT - 1);
     CHECK(length > 0, STATUS_BAD_FORMAT, "%s: model.vocab has an empty token (id %lld)", what, (long long)id);
@@ -72,12 +72,12 @@ struct merge_text {
 static bool read_merge_text(const struct json *merge, struct merge_text *out) {
     if (json_kind(merge) == JSON_KIND_ARRAY && json_length(merge) == 2) {
         for (size_t i = 0; i < 2; i++) {
-            out->sides[i] = json_string(json_at(merge, i), &out->lengths[i]);
+            out->sides[i] = json_text(json_at(merge, i), &out->lengths[i]);
         }
         return out->sides[0] != NULL && out->sides[1] != NULL;
     }
     size_t length = 0;
-    const char *text = json_string(merge, &length);
+    const char *text = json_text(merge, &length);
     const char *blank = text == NULL ? NULL : memchr(text, ' ', length);
     if (blank == NULL) {
         return false;

@@ -105,7 +105,7 @@ static void append_problems(const struct inspection *inspection, struct string_b
         size_t row;
         size_t column;
         locate(&payload->problems[i], &row, &column);
-        string_buffer_append_format(out, "%s: row %zu, column %zu %s (%zu such values)\n",
+        string_buffer_append_format(out, "%s: row %zu, column %zu %s (%zu in all)\n",
                                     payload->problems[i].tensor->name, row, column,
                                     payload->problems[i].problem.text, payload->problems[i].problem.count);
     }

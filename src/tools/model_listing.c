@@ -1,6 +1,8 @@
 /* The registry is asked for the family, the family for everything else. */
 #include "tools/model_listing.h"
 
+#include <stdio.h>
+
 #include "lib/json.h"
 #include "model/model_registry.h"
 
@@ -27,8 +29,11 @@ enum status model_listing_read(const char *config_path, const struct tensor_prob
     json_free(&config);
     if (status != STATUS_OK) {
         model_listing_deinit(out);
+        /* The family knows the keys but not the file. The record is copied because raising overwrites it. */
+        char message[ERROR_MESSAGE_BYTES];
+        snprintf(message, sizeof message, "%s", error_last()->message);
+        FAIL(status, "%s: %s", config_path, message);
     }
-    TRY(status);
     return STATUS_OK;
 }
 

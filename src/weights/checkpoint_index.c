@@ -25,7 +25,7 @@ static enum status check_shard_name(const struct json *value, const char *path, 
     static const char suffix[] = ".safetensors";
     const size_t suffix_length = sizeof suffix - 1;
     size_t length = 0;
-    const char *name = json_string(value, &length);
+    const char *name = json_text(value, &length);
     CHECK(name != NULL && strlen(name) == length && is_printable(name, length), STATUS_BAD_FORMAT,
           "%s: the shard of tensor %s is no printable file name", path, tensor);
     CHECK(memchr(name, '/', length) == NULL && name[0] != '.', STATUS_BAD_FORMAT,
@@ -81,7 +81,7 @@ static enum status collect(const struct json *map, struct arena *arena, struct c
     CHECK_MEMORY(out->shard_names);
     for (const struct json_member *member = json_first(map); member != NULL;
          member = json_next(map, member)) {
-        out->shard_names[out->count++] = json_string(json_member_value(member), NULL);
+        out->shard_names[out->count++] = json_text(json_member_value(member), NULL);
     }
     out->shard_count = keep_distinct(out->shard_names, count);
     for (size_t i = 0; i < out->shard_count; i++) {
@@ -93,7 +93,7 @@ static enum status collect(const struct json *map, struct arena *arena, struct c
          member = json_next(map, member)) {
         size_t length;
         const char *name = json_member_key(member, &length);
-        const char *shard_name = json_string(json_member_value(member), NULL);
+        const char *shard_name = json_text(json_member_value(member), NULL);
         const char **shard =
             bsearch(&shard_name, out->shard_names, out->shard_count, sizeof *out->shard_names, compare_texts);
         *entry = (struct index_entry){.name = arena_copy_string(arena, name, length),

@@ -96,8 +96,7 @@ static enum status check_expert_table(const struct checkpoint *checkpoint,
         return STATUS_OK;
     }
     size_t columns = tensor->rank > 1 ? (size_t)tensor->shape[tensor->rank - 1] : 1;
-    FAIL(STATUS_BAD_CHECKPOINT,
-         "%s: tensor %s: row %zu, column %zu %s: ids run from 0 to %lld (%zu such values)",
+    FAIL(STATUS_BAD_CHECKPOINT, "%s: tensor %s: row %zu, column %zu %s: ids run from 0 to %lld (%zu in all)",
          checkpoint->directory, tensor->name, problem.first_index / columns, problem.first_index % columns,
          problem.text, (long long)planned->spec->value_limit - 1, problem.count);
 }

@@ -94,7 +94,7 @@ static enum status parse_name(const struct json_member *member, const char *what
 static enum status parse_dtype(const struct json *value, const char *what, const char *name,
                                enum dtype *out) {
     size_t length = 0;
-    const char *text = value == NULL ? NULL : json_string(value, &length);
+    const char *text = value == NULL ? NULL : json_text(value, &length);
     CHECK(text != NULL, STATUS_BAD_FORMAT, "%s: tensor %s has no dtype", what, name);
     *out = dtype_from_name(text, length);
     bool is_printable = true;
@@ -115,9 +115,9 @@ static enum status parse_shape(const struct json *value, const char *what, struc
     entry->rank = (int)json_length(value);
     for (int axis = 0; axis < entry->rank; axis++) {
         const struct json *extent = json_at(value, (size_t)axis);
-        CHECK(json_kind(extent) == JSON_KIND_INTEGER && json_integer(extent) >= 0, STATUS_BAD_FORMAT,
+        CHECK(json_kind(extent) == JSON_KIND_INTEGER && json_int64(extent) >= 0, STATUS_BAD_FORMAT,
               "%s: tensor %s: axis %d of its shape is no whole number from 0 on", what, entry->name, axis);
-        entry->shape[axis] = json_integer(extent);
+        entry->shape[axis] = json_int64(extent);
     }
     return STATUS_OK;
 }
@@ -129,8 +129,8 @@ static enum status parse_offsets(const struct json *value, size_t data_bytes, co
               json_kind(json_at(value, 0)) == JSON_KIND_INTEGER &&
               json_kind(json_at(value, 1)) == JSON_KIND_INTEGER,
           STATUS_BAD_FORMAT, "%s: tensor %s has no data_offsets of two whole numbers", what, entry->name);
-    int64_t begin = json_integer(json_at(value, 0));
-    int64_t end = json_integer(json_at(value, 1));
+    int64_t begin = json_int64(json_at(value, 0));
+    int64_t end = json_int64(json_at(value, 1));
     CHECK(begin >= 0 && end >= begin, STATUS_BAD_FORMAT,
           "%s: tensor %s: data_offsets [%lld, %lld] are not in order", what, entry->name, (long long)begin,
           (long long)end);

@@ -38,7 +38,7 @@ run() { "$program" tokenize "$@"; }
 run_on() {
     local input=$1
     shift
-    printf "$input" | run "$@"
+    printf '%b' "$input" | run "$@"
 }
 
 # The ids were recorded with the reference implementation.
@@ -72,7 +72,7 @@ refuse "no id" 1 '"12x" is not a token id; give numbers with blanks or commas be
     run_on '5 12x' --model "$model" --decode
 refuse "unknown id" 1 "the token id 4096 at index 1 is not in the tokenizer's vocabulary of 4096" \
     run_on '5 4096' --model "$model" --decode
-refuse "no list" 1 'the JSON to decode has no array "token_ids"' run_on '{"ids": [1]}' --model "$model" --decode
+refuse "no list" 1 'the JSON with token ids has no array "token_ids"' run_on '{"ids": [1]}' --model "$model" --decode
 refuse "no integer" 1 'entry 1 of "token_ids" is not a token id' run_on '[1, 2.5]' --model "$model" --decode
 run --model "$work/none" </dev/null >"$work/output" 2>"$work/errors" && fail "a missing model is accepted"
 grep -q "$work/none/tokenizer.json" "$work/errors" || fail "the missing file is not named: $(cat "$work/errors")"

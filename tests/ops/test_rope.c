@@ -65,9 +65,9 @@ static struct rope_table plain_table(void) {
     return table;
 }
 
-/* The table was printed from another fp32 power function: two units in the last place are allowed. */
+/* Power functions differ in the last place: one unit is allowed. */
 static void expect_frequency(float actual, double printed) {
-    if (!(fabs((double)actual - printed) <= 2.5e-7 * printed)) {
+    if (!(fabs((double)actual - printed) <= 1.2e-7 * printed)) {
         fail_msg("frequency %.9g, printed %.9g", (double)actual, printed);
     }
 }
@@ -109,6 +109,10 @@ static void rotate(struct op_fixture *fixture, enum numerics numerics, float *va
     op_fixture_read(fixture, args.x, values);
 }
 
+/*
+ * The example prints sine and cosine of the product before its rounding to fp32, which moves them by up to
+ * half a unit in the last place of the angle: 1.2e-7.
+ */
 static void example_of_the_spec(void **state) {
     struct op_fixture *fixture = *state;
     struct rope_table table = compress_table();
@@ -117,13 +121,13 @@ static void example_of_the_spec(void **state) {
     const int32_t position = 5;
     rotate(fixture, NUMERICS_IDEAL, head, 1, 1, 2 * PAIRS, &position, &table, false);
     const double expected[2] = {-0.95631014, -0.29235411};
-    op_expect_near("pair 1", head + 2, expected, 2, 1e-7);
+    op_expect_near("pair 1", head + 2, expected, 2, 2e-7);
     /* The second channel of a pair: (0, 1) becomes (-sin, cos). */
     memset(head, 0, sizeof head);
     head[3] = 1.0f;
     rotate(fixture, NUMERICS_IDEAL, head, 1, 1, 2 * PAIRS, &position, &table, false);
     const double turned[2] = {0.29235411, -0.95631014};
-    op_expect_near("pair 1", head + 2, turned, 2, 1e-7);
+    op_expect_near("pair 1", head + 2, turned, 2, 2e-7);
     /* Native: the same, rounded to bf16. */
     rotate(fixture, NUMERICS_NATIVE, head, 1, 1, 2 * PAIRS, &position, &table, true);
     const double back[2] = {0.0, 1.0};

@@ -22,6 +22,16 @@ void op_fixture_expect_ok(enum status status) {
     }
 }
 
+size_t op_fixture_mark(const struct op_fixture *fixture) {
+    return fixture->memory_count;
+}
+
+void op_fixture_release(struct op_fixture *fixture, size_t mark) {
+    while (fixture->memory_count > mark) {
+        device_memory_free(fixture->device, &fixture->memory[--fixture->memory_count]);
+    }
+}
+
 int op_fixture_set_up(void **state) {
     const char *variant = *state;
     struct op_fixture *fixture = calloc(1, sizeof *fixture);
@@ -39,9 +49,7 @@ int op_fixture_set_up(void **state) {
 
 int op_fixture_tear_down(void **state) {
     struct op_fixture *fixture = *state;
-    for (size_t i = 0; i < fixture->memory_count; i++) {
-        device_memory_free(fixture->device, &fixture->memory[i]);
-    }
+    op_fixture_release(fixture, 0);
     free(fixture->memory);
     worker_pool_destroy(&fixture->pool);
     device_stream_destroy(&fixture->stream);

@@ -58,6 +58,10 @@ void op_fixture_finish(struct op_fixture *fixture);
         op_fixture_finish(fixture);                                                    \
     } while (0)
 
+/* Frees all device memory that the fixture gave out since the mark, for tests of many runs. */
+size_t op_fixture_mark(const struct op_fixture *fixture);
+void op_fixture_release(struct op_fixture *fixture, size_t mark);
+
 /* Device memory with these bytes; `bytes` NULL leaves it undefined. */
 void *op_fixture_upload(struct op_fixture *fixture, const void *bytes, size_t count);
 

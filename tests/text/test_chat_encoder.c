@@ -163,6 +163,14 @@ static void test_efforts(void **state) {
         chat_prompt_deinit(&prompt);
     }
     struct chat_encode_options options = chat_encode_options_default();
+    chat_encode_options_set_effort(&options, "max");
+    char *text = read_chat_golden("effort_beyond_maximum.txt");
+    struct chat_prompt prompt = render_request(MESSAGES(SAYS("Q")), &options);
+    assert_memory_equal(prompt.text.data, BOS, strlen(BOS));
+    assert_memory_equal(prompt.text.data + strlen(BOS), text, strlen(text));
+    assert_string_equal(prompt.text.data + strlen(BOS) + strlen(text), USER "Q" ASSISTANT "<think>");
+    chat_prompt_deinit(&prompt);
+    free(text);
     chat_encode_options_set_effort(&options, "none");
     assert_false(options.is_thinking);
     assert_int_equal(chat_encode_options_default().effort, CHAT_EFFORT_LOW);
@@ -229,7 +237,7 @@ static void test_tool_prompt_ids(void **state) {
         assert_int_equal(chat_prompt_encode(&prompt, tokenizer, matchings[k], &ids), STATUS_OK);
         assert_int_equal(ids.count, json_length(expected));
         for (size_t i = 0; i + 1 < ids.count; i++) {
-            assert_int_equal(ids.ids[i], json_integer(json_at(expected, i)));
+            assert_int_equal(ids.ids[i], json_int64(json_at(expected, i)));
         }
         assert_int_equal(ids.ids[ids.count - 1], tokenizer_added_token_id(tokenizer, "<think>"));
         token_list_deinit(&ids);
@@ -259,6 +267,68 @@ static void test_tools_on_system_message(void **state) {
                   true, expected.data);
     string_buffer_deinit(&expected);
     free(block);
+}
+
+/* Several turns with tools: everything that was thought stays. */
+static void test_tools_keep_all_reasoning(void **state) {
+    (void)state;
+    char *block = read_chat_golden("tools_prompt.txt");
+    char *start = strstr(block, "## Tools");
+    char *first_schema = strstr(start, "{\"name\": \"get_weather\"");
+    struct string_buffer expected = {0};
+    string_buffer_append_text(&expected, BOS "You are a helpful assistant.\n\n");
+    string_buffer_append(&expected, start, (size_t)(first_schema - start));
+    string_buffer_append_text(
+        &expected,
+        "{\"name\": \"get_weather\"}\n\nYou MUST strictly follow the above defined tool name and parameter "
+        "schemas to invoke tool calls.\n" USER "What's the weather in Beijing?" ASSISTANT
+        "<think>The user wants to know. Use the tool.</think>\n\n<" DSML "tool_calls>\n<" DSML
+        "invoke name=\"get_weather\">\n<" DSML "parameter name=\"location\" string=\"true\">Beijing</" DSML
+        "parameter>\n<" DSML "parameter name=\"unit\" string=\"true\">celsius</" DSML "parameter>\n</" DSML
+        "invoke>\n</" DSML "tool_calls>" EOS USER "<tool_result>{\"temperature\": 22, \"condition\": "
+        "\"sunny\", \"humidity\": 45}</tool_result>" ASSISTANT
+        "<think>Got the weather data.</think>The weather in Beijing is sunny." EOS);
+    static const char request[] = "{\"messages\": [" SYSTEM("You are a helpful assistant.") "," SAYS(
+        "What's the weather in Beijing?") ","
+                                          "{\"role\": \"assistant\", \"content\": \"\","
+                                          " \"reasoning_content\": \"The user wants to know. Use the tool.\","
+                                          " \"tool_calls\": [{\"id\": \"A\", \"type\": \"function\", "
+                                          "\"function\": {\"name\": \"get_weather\","
+                                          " \"arguments\": \"{\\\"location\\\": \\\"Beijing\\\", "
+                                          "\\\"unit\\\": \\\"celsius\\\"}\"}}]},"
+                                          "{\"role\": \"tool\", \"tool_call_id\": \"A\","
+                                          " \"content\": \"{\\\"temperature\\\": 22, \\\"condition\\\": "
+                                          "\\\"sunny\\\", \\\"humidity\\\": 45}\"},"
+                                          "{\"role\": \"assistant\", \"content\": \"The weather in Beijing "
+                                          "is sunny.\","
+                                          " \"reasoning_content\": \"Got the weather data.\"}],"
+                                          "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": "
+                                          "\"get_weather\"}}]}";
+    assert_prompt(request, true, expected.data);
+    string_buffer_deinit(&expected);
+    free(block);
+}
+
+static void test_reasoning_is_open(void **state) {
+    (void)state;
+    static const struct {
+        const char *request;
+        bool is_thinking, is_open;
+    } cases[] = {
+        {MESSAGES(SAYS("q")), true, true},
+        {MESSAGES(SAYS("<think>")), false, false},
+        {MESSAGES(SAYS("q") ",{\"role\": \"latest_reminder\", \"content\": \"now\"}"), true, true},
+        {MESSAGES(SAYS("q") ",{\"role\": \"assistant\", \"content\": \"par\", \"wo_eos\": true}"), true,
+         false},
+        {MESSAGES("{\"role\": \"user\", \"content\": \"q\", \"task\": \"action\"}"), true, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct chat_encode_options options = chat_encode_options_default();
+        options.is_thinking = cases[i].is_thinking;
+        struct chat_prompt prompt = render_request(cases[i].request, &options);
+        assert_int_equal(chat_prompt_is_reasoning_open(&prompt), cases[i].is_open);
+        chat_prompt_deinit(&prompt);
+    }
 }
 
 static void test_segments(void **state) {
@@ -380,6 +450,8 @@ int main(void) {
         cmocka_unit_test(test_tool_prompt_text),
         cmocka_unit_test(test_tool_prompt_ids),
         cmocka_unit_test(test_tools_on_system_message),
+        cmocka_unit_test(test_tools_keep_all_reasoning),
+        cmocka_unit_test(test_reasoning_is_open),
         cmocka_unit_test(test_segments),
         cmocka_unit_test(test_content_forms),
         cmocka_unit_test(test_malformed_requests),

@@ -147,7 +147,7 @@ struct turn {
 
 static void copy_string(const struct json *value, struct string_buffer *out) {
     size_t length;
-    const char *bytes = json_string(value, &length);
+    const char *bytes = json_text(value, &length);
     string_buffer_append(out, bytes, length);
 }
 
@@ -279,10 +279,38 @@ static void test_token_round_trip(void **state) {
     tokenizer_destroy(&tokenizer);
 }
 
+/* For turns that spell no control token, matching none in them gives the ids of the official encoder. */
+static void test_ordinary_prompts_have_official_ids(void **state) {
+    (void)state;
+    struct tokenizer *tokenizer = NULL;
+    assert_int_equal(tokenizer_load(SLUICE_SOURCE_DIR "/models/mini-v4/tokenizer.json", &tokenizer),
+                     STATUS_OK);
+    struct generator generator = {.state = 813};
+    for (int i = 0; i < TURN_COUNT; i++) {
+        struct turn turn = random_turn(&generator);
+        size_t start;
+        struct chat_prompt prompt = render_turn(&turn, &start);
+        struct token_list ids = {0};
+        struct token_list official_ids = {0};
+        assert_int_equal(chat_prompt_encode(&prompt, tokenizer, CHAT_MATCHING_TEMPLATE_ONLY, &ids),
+                         STATUS_OK);
+        assert_int_equal(chat_prompt_encode(&prompt, tokenizer, CHAT_MATCHING_OFFICIAL, &official_ids),
+                         STATUS_OK);
+        assert_int_equal(ids.count, official_ids.count);
+        assert_memory_equal(ids.ids, official_ids.ids, ids.count * sizeof *ids.ids);
+        token_list_deinit(&ids);
+        token_list_deinit(&official_ids);
+        chat_prompt_deinit(&prompt);
+        turn_deinit(&turn);
+    }
+    tokenizer_destroy(&tokenizer);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_text_round_trip),
         cmocka_unit_test(test_token_round_trip),
+        cmocka_unit_test(test_ordinary_prompts_have_official_ids),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

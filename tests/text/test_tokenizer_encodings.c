@@ -20,9 +20,9 @@ static void check_ids(const struct tokenizer *tokenizer, const char *text, size_
         fail_msg("%zu ids instead of %zu for \"%s\"", ids.count, json_length(recorded), text);
     }
     for (size_t i = 0; i < ids.count; i++) {
-        if (ids.ids[i] != json_integer(json_at(recorded, i))) {
+        if (ids.ids[i] != json_int64(json_at(recorded, i))) {
             fail_msg("id %zu is %d instead of %d for \"%s\"", i, ids.ids[i],
-                     (int)json_integer(json_at(recorded, i)), text);
+                     (int)json_int64(json_at(recorded, i)), text);
         }
     }
     token_list_deinit(&ids);
@@ -95,8 +95,8 @@ static void check_recorded(const char *tokenizer_path, const char *encodings_pat
         const struct json *row = json_at(encodings, i);
         size_t length = 0;
         size_t decoded_length = 0;
-        const char *text = json_string(json_get(row, "text"), &length);
-        const char *decoded = json_string(json_get(row, "decoded"), &decoded_length);
+        const char *text = json_text(json_get(row, "text"), &length);
+        const char *decoded = json_text(json_get(row, "decoded"), &decoded_length);
         assert_non_null(text);
         assert_non_null(decoded);
         check_ids(tokenizer, text, length, json_get(row, "ids"));
@@ -141,7 +141,7 @@ static uint64_t add_encoding(uint64_t checksum, const struct tokenizer *tokenize
 static void assert_checksum(uint64_t checksum, const struct json *row) {
     char text[17];
     snprintf(text, sizeof text, "%016llx", (unsigned long long)checksum);
-    assert_string_equal(text, json_string(json_get(row, "checksum"), NULL));
+    assert_string_equal(text, json_text(json_get(row, "checksum"), NULL));
 }
 
 /* B116: runs of every length, among them up to 4096 carets. */
@@ -155,9 +155,9 @@ static void test_runs(void **state) {
     struct token_list ids = {0};
     for (size_t i = 0; i < json_length(runs); i++) {
         const struct json *row = json_at(runs, i);
-        bool is_mini = strcmp(json_string(json_get(row, "tokenizer"), NULL), "mini-v4") == 0;
-        const char *unit = json_string(json_get(row, "unit"), NULL);
-        size_t count = (size_t)json_integer(json_get(row, "count"));
+        bool is_mini = strcmp(json_text(json_get(row, "tokenizer"), NULL), "mini-v4") == 0;
+        const char *unit = json_text(json_get(row, "unit"), NULL);
+        size_t count = (size_t)json_int64(json_get(row, "count"));
         size_t length = 0;
         char *text = repeat_text(unit, count, &length);
         uint64_t checksum = CHECKSUM_START;
@@ -184,8 +184,8 @@ static void test_every_character(void **state) {
     for (size_t i = 0; i < json_length(ranges); i++) {
         const struct json *row = json_at(ranges, i);
         uint64_t checksum = CHECKSUM_START;
-        uint32_t end = (uint32_t)json_integer(json_get(row, "end"));
-        for (uint32_t c = (uint32_t)json_integer(json_get(row, "first")); c < end; c++) {
+        uint32_t end = (uint32_t)json_int64(json_get(row, "end"));
+        for (uint32_t c = (uint32_t)json_int64(json_get(row, "first")); c < end; c++) {
             char character[UTF8_CHARACTER_BYTES_MAX];
             size_t size = utf8_encode(c, character);
             static const char pattern[] = "aCb CC  C1.C";

@@ -26,7 +26,7 @@ struct file_parts {
 #define SEQUENCE(steps) "{\"type\":\"Sequence\",\"pretokenizers\":[" steps "]}"
 #define SPLIT(pattern)                                                                                  \
     "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" pattern "\"},\"behavior\":\"Isolated\",\"invert\":" \
-                                                            "false}"
+    "false}"
 #define ADDED(id, content, special, normalized)                                                           \
     "{\"id\":" id ",\"content\":\"" content "\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false," \
     "\"normalized\":" normalized ",\"special\":" special "}"

@@ -1,4 +1,4 @@
-/* Every helper asserts: a fixture that cannot be made fails the test that asked for it. */
+/* Every function asserts: a fixture that cannot be made fails the test that asked for it. */
 #include "weights/fixture.h"
 
 #include <dirent.h>

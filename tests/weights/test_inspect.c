@@ -67,7 +67,7 @@ static struct json *report_json(const struct inspection *inspection, bool lists_
 static int64_t integer_at(const struct json *object, const char *key) {
     const struct json *value = json_get(object, key);
     assert_non_null(value);
-    return json_integer(value);
+    return json_int64(value);
 }
 
 /* Tensor counts and bytes are those of the files' headers, the parameters those of the model's README. */
@@ -92,7 +92,7 @@ static void bundled_model_is_described(void **state) {
     assert_int_equal(tensors, integer_at(report, "tensor_count"));
     assert_int_equal(bytes, 18002274);
     const struct json *model = json_get(report, "model");
-    assert_string_equal(json_string(json_get(model, "family"), NULL), "deepseek_v4");
+    assert_string_equal(json_text(json_get(model, "family"), NULL), "deepseek_v4");
     assert_int_equal(integer_at(model, "layers"), 8);
     assert_int_equal(integer_at(model, "vocabulary_size"), 4096);
     assert_int_equal(integer_at(json_get(report, "tokenizer"), "vocabulary_size"), 4096);
@@ -130,7 +130,7 @@ static void expect_problem(const struct inspection *inspection, size_t index, co
     struct json *report = report_json(inspection, false);
     const struct json *problem = json_at(json_get(json_get(report, "payload"), "problems"), index);
     assert_non_null(problem);
-    assert_string_equal(json_string(json_get(problem, "tensor"), NULL), tensor);
+    assert_string_equal(json_text(json_get(problem, "tensor"), NULL), tensor);
     assert_int_equal(integer_at(problem, "row"), row);
     assert_int_equal(integer_at(problem, "column"), column);
     assert_int_equal(integer_at(problem, "count"), count);
@@ -187,6 +187,12 @@ static void parts_that_do_not_fit_are_problems(void **state) {
     inspection_deinit(&inspection);
     snprintf(path, sizeof path, "%s/tokenizer.json", directory);
     assert_int_equal(unlink(path), 0);
+    fixture_write(directory, "config.json", "{\"model_type\":\"other\"}", 22);
+    inspect(directory, false, &inspection);
+    assert_int_equal(inspection.problem_count, 1);
+    assert_non_null(
+        strstr(inspection.problems.data, "/config.json: model_type \"other\" is not implemented"));
+    inspection_deinit(&inspection);
     /* No configuration: tensors are listed all the same. */
     snprintf(path, sizeof path, "%s/config.json", directory);
     assert_int_equal(unlink(path), 0);

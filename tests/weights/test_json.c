@@ -98,24 +98,24 @@ static void reads_values_in_order(void **state) {
     assert_int_equal(count, 3);
     const struct json *list = json_get(value, "z");
     assert_int_equal(json_length(list), 5);
-    assert_int_equal(json_integer(json_at(list, 0)), 1);
+    assert_int_equal(json_int64(json_at(list, 0)), 1);
     assert_true(json_number(json_at(list, 0)) == 1.0);
     assert_int_equal(json_kind(json_at(list, 1)), JSON_KIND_REAL);
     assert_true(json_number(json_at(list, 1)) == -2.5);
-    assert_int_equal(json_integer(json_at(list, 1)), 0);
+    assert_int_equal(json_int64(json_at(list, 1)), 0);
     assert_true(json_bool(json_at(list, 2)));
     assert_int_equal(json_kind(json_at(list, 3)), JSON_KIND_NULL);
     size_t length;
-    const char *text = json_string(json_at(list, 4), &length);
+    const char *text = json_text(json_at(list, 4), &length);
     assert_int_equal(length, 4);
     assert_memory_equal(text, "t\0\xc3\xa9", 4);
     assert_null(json_at(list, 5));
     assert_null(json_get(value, "q"));
     assert_null(json_get(list, "q"));
-    assert_null(json_string(list, NULL));
+    assert_null(json_text(list, NULL));
     assert_null(json_first(list));
     assert_int_equal(json_length(json_get(value, "m")), 0);
-    assert_int_equal(json_integer(json_get(value, "m")), INT64_MAX);
+    assert_int_equal(json_int64(json_get(value, "m")), INT64_MAX);
     json_free(&value);
 }
 
@@ -202,7 +202,7 @@ static void files_are_bounded(void **state) {
     struct json *value;
     assert_int_equal(json_parse_file(SLUICE_SOURCE_DIR "/models/mini-v4/config.json", 1 << 20, &value),
                      STATUS_OK);
-    assert_int_equal(json_integer(json_get(value, "vocab_size")), 4096);
+    assert_int_equal(json_int64(json_get(value, "vocab_size")), 4096);
     json_free(&value);
     assert_int_equal(json_parse_file(SLUICE_SOURCE_DIR "/models/mini-v4/config.json", 100, &value),
                      STATUS_BAD_FORMAT);

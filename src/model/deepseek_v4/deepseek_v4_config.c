@@ -67,7 +67,7 @@ static enum status read_integer(const struct json *config, const char *key, int6
     const struct json *value = json_get(config, key);
     CHECK(value != NULL, STATUS_BAD_CONFIG, "config.json lacks %s", key);
     CHECK(json_kind(value) == JSON_KIND_INTEGER, STATUS_BAD_CONFIG, "config.json: %s is not an integer", key);
-    *out = json_integer(value);
+    *out = json_int64(value);
     CHECK(*out >= minimum && *out <= maximum, STATUS_BAD_CONFIG,
           "config.json: %s is %lld, expected %lld to %lld", key, (long long)*out, (long long)minimum,
           (long long)maximum);
@@ -92,7 +92,7 @@ static enum status check_word(const struct json *config, const char *key, const 
     if (value == NULL) {
         return STATUS_OK;
     }
-    const char *word = json_string(value, NULL);
+    const char *word = json_text(value, NULL);
     CHECK(word != NULL, STATUS_BAD_CONFIG, "config.json: %s is not a string", key);
     CHECK(strcmp(word, wanted) == 0, STATUS_UNSUPPORTED,
           "config.json: %s \"%s\" is not implemented for deepseek_v4 (only \"%s\")", key, word, wanted);
@@ -143,15 +143,15 @@ static enum status check_quantization(const struct json *config) {
     TRY(check_word(quantization, "fmt", "e4m3"));
     TRY(check_word(quantization, "activation_scheme", "dynamic"));
     const struct json *block = json_get(quantization, "weight_block_size");
-    CHECK(block == NULL || (json_length(block) == 2 && json_integer(json_at(block, 0)) == WEIGHT_FP8_BLOCK &&
-                            json_integer(json_at(block, 1)) == WEIGHT_FP8_BLOCK),
+    CHECK(block == NULL || (json_length(block) == 2 && json_int64(json_at(block, 0)) == WEIGHT_FP8_BLOCK &&
+                            json_int64(json_at(block, 1)) == WEIGHT_FP8_BLOCK),
           STATUS_UNSUPPORTED, "config.json: weight_block_size is not [128, 128]");
     return STATUS_OK;
 }
 
 static enum status read_expert_dtype(const struct json *config, struct deepseek_v4_config *out) {
     const struct json *value = json_get(config, "expert_dtype");
-    const char *word = value == NULL ? "fp4" : json_string(value, NULL);
+    const char *word = value == NULL ? "fp4" : json_text(value, NULL);
     CHECK(word != NULL && (strcmp(word, "fp4") == 0 || strcmp(word, "fp8") == 0), STATUS_UNSUPPORTED,
           "config.json: expert_dtype is neither \"fp4\" nor \"fp8\"");
     out->has_fp8_experts = strcmp(word, "fp8") == 0;
@@ -210,7 +210,7 @@ static enum status read_ratios(struct arena *arena, const struct json *config,
     CHECK_MEMORY(out->ratios);
     for (int64_t i = 0; i < length; i++) {
         const struct json *entry = json_at(ratios, (size_t)i);
-        int64_t ratio = json_integer(entry);
+        int64_t ratio = json_int64(entry);
         CHECK(json_kind(entry) == JSON_KIND_INTEGER && ratio >= 0 && ratio <= (1 << 20) && ratio != 1,
               STATUS_BAD_CONFIG, "config.json: compress_ratios[%lld] is no compression ratio", (long long)i);
         if (i < out->layer_count) {

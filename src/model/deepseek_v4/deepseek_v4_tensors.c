@@ -553,11 +553,15 @@ static bool has_fp8_experts(const struct deepseek_v4 *model, const struct tensor
     return probe->dtype_of(probe->context, "layers.0.ffn.experts.0.w1.weight") == DTYPE_F8_E4M3;
 }
 
+/* Converted copies repeat the shared embedding and head under the draft layer (spec 3.2). */
+static const char *const tolerated_patterns[] = {"mtp.*.emb*", "mtp.*.head.weight", NULL};
+
 enum status deepseek_v4_list_tensors(struct model *base, const struct tensor_probe *probe,
                                      struct tensor_spec_list *list) {
     struct deepseek_v4 *model = (struct deepseek_v4 *)(void *)base;
     struct listing listing = {.model = model, .list = list, .prefix = "", .layer = -1, .is_used = true};
     listing.has_fp8_experts = has_fp8_experts(model, probe);
+    list->tolerated_patterns = tolerated_patterns;
     for (size_t i = 0; i < sizeof model_rows / sizeof model_rows[0]; i++) {
         listing.stage = model_rows[i].stage;
         TRY(add_row(&listing, &model_rows[i].row, model));

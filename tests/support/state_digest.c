@@ -1,0 +1,67 @@
+#include "support/state_digest.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static uint64_t hash_bytes(uint64_t hash, const unsigned char *bytes, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        hash = (hash ^ bytes[i]) * 0x100000001B3u;
+    }
+    return hash;
+}
+
+static unsigned char *copy_slot(const struct sluice_engine *engine, const struct state_rows *rows,
+                                int32_t slot) {
+    size_t bytes = (size_t)rows->rows_per_slot * rows->row_bytes;
+    unsigned char *copy = malloc(bytes);
+    assert_non_null(copy);
+    assert_int_equal(stream_copy_to_host(engine->stream, copy, state_rows_at(rows, slot, 0), bytes),
+                     STATUS_OK);
+    assert_int_equal(stream_synchronize(engine->stream), STATUS_OK);
+    return copy;
+}
+
+static uint64_t hash_ring(const struct state_rows *rows, const unsigned char *copy, int64_t length,
+                          int64_t readable) {
+    uint64_t hash = 0xCBF29CE484222325u;
+    for (int64_t p = length < readable ? 0 : length - readable; p < length; p++) {
+        hash = hash_bytes(hash, copy + (size_t)(p % rows->rows_per_slot) * rows->row_bytes, rows->row_bytes);
+    }
+    return hash;
+}
+
+void state_digest_take(const struct sluice_engine *engine, int32_t slot, int64_t length,
+                       struct state_digest *out) {
+    out->count = 0;
+    for (int i = 0; i < engine->state_table.count; i++) {
+        const struct state_kind *kind = &engine->state_table.kinds[i];
+        const struct state_rows *rows = &engine->states.rows[i];
+        if (kind->layer >= engine->model->layer_count) {
+            continue;
+        }
+        unsigned char *copy = copy_slot(engine, rows, slot);
+        assert_true(out->count < STATE_DIGEST_KINDS_MAX);
+        if (kind->shape == STATE_RING) {
+            out->kinds[out->count++] = hash_ring(rows, copy, length, kind->rows - engine->model->draft_limit);
+        } else {
+            size_t bytes = (size_t)(length / kind->ratio) * rows->row_bytes;
+            out->kinds[out->count++] = hash_bytes(0xCBF29CE484222325u, copy, bytes);
+        }
+        free(copy);
+    }
+}
+
+void state_digest_expect_equal(const struct sluice_engine *engine, const struct state_digest *actual,
+                               const struct state_digest *expected, const char *what) {
+    assert_int_equal(actual->count, expected->count);
+    for (int i = 0; i < actual->count; i++) {
+        if (actual->kinds[i] != expected->kinds[i]) {
+            fail_msg("%s: state \"%s\" of layer %d differs", what, engine->state_table.kinds[i].name,
+                     engine->state_table.kinds[i].layer);
+        }
+    }
+}
