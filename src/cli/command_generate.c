@@ -18,7 +18,20 @@ struct generation {
     struct sluice_engine *engine;
     struct sluice_session *session;
     struct generate_timings timings;
+    int64_t new_token_limit; /* --max-tokens, or what the context leaves */
 };
+
+/* Prompt and answer share the context; an answer that reaches its end is cut there. */
+static enum status settle_length(struct generation *generation) {
+    int64_t context = sluice_engine_facts(generation->engine).context_tokens;
+    int64_t prompt = (int64_t)generation->request.prompt.count;
+    int64_t wanted = generation->options->max_tokens;
+    CHECK(prompt < context || (prompt == context && wanted == 0), STATUS_CONTEXT_FULL,
+          "the prompt has %lld tokens, which leaves no room in a context of %lld: raise --max-model-len",
+          (long long)prompt, (long long)context);
+    generation->new_token_limit = wanted < context - prompt ? wanted : context - prompt;
+    return STATUS_OK;
+}
 
 static void report_progress(void *context, size_t done, size_t total) {
     (void)total;
@@ -82,10 +95,10 @@ static enum status choose(struct generation *generation, int32_t *token, bool *i
 static enum status answer(struct generation *generation) {
     double started = clock_seconds();
     bool is_end = false;
-    for (int64_t i = 0; i < generation->options->max_tokens && !is_end; i++) {
+    for (int64_t i = 0; i < generation->new_token_limit && !is_end; i++) {
         int32_t token;
         TRY(choose(generation, &token, &is_end));
-        if (!is_end && i + 1 < generation->options->max_tokens) {
+        if (!is_end && i + 1 < generation->new_token_limit) {
             TRY((enum status)sluice_session_append(generation->session, &token, 1, NULL));
             generation->timings.decode_steps++;
         }
@@ -114,6 +127,7 @@ enum status command_generate(const struct cli_options *options, int word_count, 
     struct generation generation = {.options = options};
     TRY_GOTO(generate_request_init(&generation.request, options));
     TRY_GOTO(open_session(&generation));
+    TRY_GOTO(settle_length(&generation));
     TRY_GOTO(generate_output_init(&generation.output, &generation.request));
     TRY_GOTO(take_prompt(&generation));
     TRY_GOTO(answer(&generation));

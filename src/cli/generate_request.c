@@ -12,14 +12,17 @@
 
 static enum status check_options(const struct cli_options *options) {
     int sources = (options->prompt != NULL) + (options->prompt_file != NULL) + (options->token_ids != NULL) +
-                  (options->token_ids_file != NULL);
+                  (options->token_ids_file != NULL) + (options->messages != NULL);
+    bool is_chat = options->chat || options->messages != NULL;
     bool has_ids = options->token_ids != NULL || options->token_ids_file != NULL;
     CHECK(options->model != NULL, STATUS_USAGE, "give the model's folder with --model");
     CHECK(sources == 1, STATUS_USAGE,
-          "give the prompt in exactly one way: --prompt, --prompt-file, --token-ids or --token-ids-file");
+          "give the prompt in exactly one way: --prompt, --prompt-file, --messages, --token-ids "
+          "or --token-ids-file");
     CHECK(!options->chat || !has_ids, STATUS_USAGE, "--chat takes a message, not token ids");
-    CHECK(options->chat || options->system == NULL, STATUS_USAGE, "--system has a meaning with --chat only");
-    CHECK(options->chat || (!options->thinking_given && !options->reasoning_effort_given), STATUS_USAGE,
+    CHECK((options->chat && options->messages == NULL) || options->system == NULL, STATUS_USAGE,
+          "--system has a meaning with --chat only");
+    CHECK(is_chat || (!options->thinking_given && !options->reasoning_effort_given), STATUS_USAGE,
           "--thinking and --reasoning-effort have a meaning with --chat only");
     CHECK(!options->mtp_logits || options->prompt_logits != NULL, STATUS_USAGE,
           "--mtp-logits adds to the file of --prompt-logits, which is not given");
@@ -100,28 +103,6 @@ static enum status read_sampling(struct generate_request *request) {
     return options->logit_bias == NULL ? STATUS_OK : parse_logit_bias(options->logit_bias, request);
 }
 
-static bool add_message(struct json *messages, const char *role, const char *text, size_t length) {
-    struct json *message = json_new_object();
-    bool is_set = message != NULL && json_set(message, "role", json_new_string(role, strlen(role))) &&
-                  json_set(message, "content", json_new_string(text, length));
-    if (!is_set) {
-        json_free(&message);
-        return false;
-    }
-    return json_append(messages, message);
-}
-
-static enum status build_messages(const struct generate_request *request, const struct string_buffer *prompt,
-                                  struct json **out) {
-    const char *system = request->options->system;
-    *out = json_new_array();
-    CHECK_MEMORY(*out);
-    bool is_built = (system == NULL || add_message(*out, "system", system, strlen(system))) &&
-                    add_message(*out, "user", string_buffer_text(prompt), prompt->length);
-    CHECK(is_built, STATUS_BAD_FORMAT, "the message is not valid UTF-8");
-    return STATUS_OK;
-}
-
 static struct chat_encode_options chat_options(const struct cli_options *options) {
     static const char *const efforts[] = {"none", "low", "high", "max"};
     struct chat_encode_options chat = chat_encode_options_default();
@@ -135,37 +116,62 @@ static struct chat_encode_options chat_options(const struct cli_options *options
     return chat;
 }
 
-static enum status encode_conversation(struct generate_request *request, const struct json *messages,
-                                       struct arena *arena, struct chat_prompt *prompt) {
-    struct chat_conversation conversation;
+static enum status encode_conversation(struct generate_request *request,
+                                       const struct chat_conversation *conversation) {
+    enum status status = STATUS_OK;
+    struct chat_prompt prompt = {0};
     struct chat_encode_options chat = chat_options(request->options);
-    TRY(chat_conversation_parse(messages, NULL, arena, &conversation));
-    TRY(chat_encode_v4(&conversation, &chat, prompt));
-    request->starts_in_reasoning = chat.is_thinking;
     enum chat_matching matching =
         request->options->match_added_tokens ? CHAT_MATCHING_OFFICIAL : CHAT_MATCHING_TEMPLATE_ONLY;
-    return chat_prompt_encode(prompt, request->tokenizer, matching, &request->prompt);
+    TRY_GOTO(chat_encode_v4(conversation, &chat, &prompt));
+    request->starts_in_reasoning = chat_prompt_is_reasoning_open(&prompt);
+    TRY_GOTO(chat_prompt_encode(&prompt, request->tokenizer, matching, &request->prompt));
+fail:
+    chat_prompt_deinit(&prompt);
+    return status;
 }
 
-static enum status encode_chat(struct generate_request *request, const struct string_buffer *text) {
+/* The system text, if there is one, and the user's message. */
+static enum status encode_message(struct generate_request *request, const struct string_buffer *text) {
+    const char *system = request->options->system;
+    struct chat_message messages[2];
+    struct chat_conversation conversation = {.messages = messages};
+    if (system != NULL) {
+        messages[conversation.message_count++] =
+            chat_message_of_text(CHAT_ROLE_SYSTEM, system, strlen(system));
+    }
+    messages[conversation.message_count++] =
+        chat_message_of_text(CHAT_ROLE_USER, string_buffer_text(text), text->length);
+    return encode_conversation(request, &conversation);
+}
+
+/* A whole conversation: an array of messages, or an object with "messages" and perhaps "tools". */
+static enum status encode_messages(struct generate_request *request, const struct string_buffer *text) {
     enum status status = STATUS_OK;
-    struct json *messages = NULL;
-    struct chat_prompt prompt = {0};
+    struct json *document = NULL;
+    struct chat_conversation conversation;
     struct arena request_arena;
     arena_init(&request_arena, 1 << 16);
-    TRY_GOTO(build_messages(request, text, &messages));
-    TRY_GOTO(encode_conversation(request, messages, &request_arena, &prompt));
+    TRY_GOTO(json_parse(string_buffer_text(text), text->length, "the file of --messages", &document));
+    bool is_object = json_kind(document) == JSON_KIND_OBJECT;
+    const struct json *messages = is_object ? json_get(document, "messages") : document;
+    const struct json *tools = is_object ? json_get(document, "tools") : NULL;
+    CHECK_GOTO(messages != NULL, STATUS_BAD_FORMAT, "the file of --messages has no \"messages\"");
+    TRY_GOTO(chat_conversation_parse(messages, tools, &request_arena, &conversation));
+    TRY_GOTO(encode_conversation(request, &conversation));
 fail:
-    json_free(&messages);
-    chat_prompt_deinit(&prompt);
+    json_free(&document);
     arena_deinit(&request_arena);
     return status;
 }
 
 /* A raw prompt carries its own control tokens, so their spellings are matched (design: raw prompts). */
 static enum status encode_text(struct generate_request *request, const struct string_buffer *text) {
+    if (request->options->messages != NULL) {
+        return encode_messages(request, text);
+    }
     if (request->is_chat) {
-        return encode_chat(request, text);
+        return encode_message(request, text);
     }
     struct tokenizer_encode_options options = {.match_added_tokens = true};
     return tokenizer_encode(request->tokenizer, string_buffer_text(text), text->length, &options,
@@ -177,6 +183,7 @@ static enum status read_prompt(struct generate_request *request) {
     const struct cli_options *options = request->options;
     const char *inline_text = options->prompt != NULL ? options->prompt : options->token_ids;
     const char *file = options->prompt_file != NULL ? options->prompt_file : options->token_ids_file;
+    file = options->messages != NULL ? options->messages : file;
     struct string_buffer text = {0};
     if (inline_text != NULL) {
         string_buffer_append_text(&text, inline_text);
@@ -207,7 +214,8 @@ static enum status load_tokenizer(struct generate_request *request) {
 }
 
 enum status generate_request_init(struct generate_request *request, const struct cli_options *options) {
-    *request = (struct generate_request){.options = options, .is_chat = options->chat};
+    *request = (struct generate_request){.options = options};
+    request->is_chat = options->chat || options->messages != NULL;
     TRY(check_options(options));
     TRY(read_draft_limit(request));
     TRY(generation_config_load(options->model, &request->recommended));

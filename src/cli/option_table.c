@@ -59,6 +59,14 @@ static const struct option_row rows[] = {
      .value_name = "FILE",
      .help = "Read the prompt from a file; '-' is standard input.",
      FIELD(prompt_file)},
+    {.name = "messages",
+     .type = OPTION_TEXT,
+     .commands = CLI_GENERATE,
+     .value_name = "FILE",
+     .help =
+         "Read a whole conversation, as OpenAI's clients send it: an array of messages, or an object with "
+         "messages and tools; '-' is standard input.",
+     FIELD(messages)},
     {.name = "token-ids",
      .type = OPTION_TEXT,
      .commands = CLI_GENERATE,
@@ -91,7 +99,7 @@ static const struct option_row rows[] = {
      .type = OPTION_CHOICE,
      .commands = CLI_GENERATE,
      .choices = "none|low|high|max",
-     .help = "How much the model should reason, with --chat; none turns thinking off.",
+     .help = "How much the model should reason, with --chat or --messages; none turns thinking off.",
      FIELD_AND_GIVEN(reasoning_effort)},
     {.name = "match-added-tokens",
      .type = OPTION_FLAG,

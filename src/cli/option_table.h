@@ -36,6 +36,7 @@ struct cli_options {
     /* Prompt: at most one of the four sources; the command checks. */
     const char *prompt;
     const char *prompt_file; /* "-": standard input */
+    const char *messages;    /* JSON file of a conversation; "-": standard input */
     const char *token_ids;   /* "1,2,3" */
     const char *token_ids_file;
     const char *system;

@@ -77,11 +77,12 @@ static enum status check_tokens(const struct sluice_session *session, const int3
     int64_t vocabulary = session->engine->model->vocabulary_size;
     int64_t context = session->engine->options.context_tokens;
     CHECK(count <= (size_t)(context - session->length), STATUS_CONTEXT_FULL,
-          "%zu tokens more do not fit a context of %lld that holds %lld: raise --max-model-len", count,
+          "%zu tokens more do not fit the context of %lld tokens, which holds %lld", count,
           (long long)context, (long long)session->length);
     for (size_t i = 0; i < count; i++) {
         CHECK(tokens[i] >= 0 && tokens[i] < vocabulary, STATUS_OUT_OF_RANGE,
-              "token %zu has id %d, but the vocabulary has %lld ids", i, tokens[i], (long long)vocabulary);
+              "the token at index %zu has id %d, but the vocabulary has %lld ids", i, tokens[i],
+              (long long)vocabulary);
     }
     return STATUS_OK;
 }

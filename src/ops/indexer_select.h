@@ -2,10 +2,12 @@
  * Scores the visible compressed entries and keeps the best (spec deepseek-v4 4.10).
  *
  * score(row, j) = sum_h relu(queries[row][h] . key_j) * w[row][h] for the entries j < (position + 1) /
- * ratio, with w = head_weights * weight_scale rounded to head_weights' type. selection[row] gets the indices of the `limit` largest scores in ascending order,
- * -1 beyond them; all visible ones if there are no more than `limit`. Ties: lower index first.
+ * ratio, with w = head_weights * weight_scale rounded to head_weights' type. selection[row] gets the indices
+ * of the `limit` largest scores in ascending order, -1 beyond them; all visible ones if there are no more
+ * than `limit`. Ties: lower index first.
  *
- * queries: (rows, heads, width), head_weights: (rows, heads), activation type. selection: I32 (rows, limit). Tolerance: exact for equal scores.
+ * queries: (rows, heads, width), head_weights: (rows, heads), activation type. selection: I32 (rows, limit).
+ * Tolerance: exact for equal scores.
  */
 #ifndef SLUICE_OPS_INDEXER_SELECT_H
 #define SLUICE_OPS_INDEXER_SELECT_H

@@ -227,6 +227,15 @@ static enum status read_message(struct reader *reader, const struct json *messag
     return append_tools(reader, tools, out);
 }
 
+struct chat_message chat_message_of_text(enum chat_role role, const char *content, size_t length) {
+    return (struct chat_message){.role = role,
+                                 .content = {content, length},
+                                 .reasoning = empty_text,
+                                 .tool_call_id = empty_text,
+                                 .response_format = empty_text,
+                                 .task = CONTROL_TOKEN_NONE};
+}
+
 enum status chat_conversation_parse(const struct json *messages, const struct json *tools,
                                     struct arena *arena, struct chat_conversation *out) {
     CHECK(messages != NULL && json_kind(messages) == JSON_KIND_ARRAY && json_length(messages) > 0,
@@ -245,12 +254,7 @@ enum status chat_conversation_parse(const struct json *messages, const struct js
     *out = (struct chat_conversation){all + 1, count};
     if (has_tools && json_length(tools) > 0) {
         if (all[1].role != CHAT_ROLE_SYSTEM && all[1].role != CHAT_ROLE_DEVELOPER) {
-            all[0] = (struct chat_message){.role = CHAT_ROLE_SYSTEM,
-                                           .content = empty_text,
-                                           .reasoning = empty_text,
-                                           .tool_call_id = empty_text,
-                                           .response_format = empty_text,
-                                           .task = CONTROL_TOKEN_NONE};
+            all[0] = chat_message_of_text(CHAT_ROLE_SYSTEM, "", 0);
             *out = (struct chat_conversation){all, count + 1};
         }
         reader.place[0] = '\0';

@@ -62,6 +62,9 @@ struct chat_conversation {
     size_t message_count;
 };
 
+/* A message with this content, borrowed, and nothing else. */
+struct chat_message chat_message_of_text(enum chat_role role, const char *content, size_t length);
+
 /*
  * Reads a `messages` array and the request's `tools` (NULL, null or an array). The request's tools go to the
  * first message if that is a system or developer message, else to a new empty system message before it; they

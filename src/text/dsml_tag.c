@@ -107,7 +107,7 @@ struct dsml_attributes dsml_attributes_parse(const char *text, size_t length) {
             skip_blanks(&at, end);
             value = take_value(&at, end);
         }
-        if (is_word(key, "name") && attributes.name == NULL && value.length > 0) {
+        if (is_word(key, "name") && attributes.name == NULL) {
             attributes.name = value.bytes;
             attributes.name_length = value.length;
         } else if (is_word(key, "string")) {

@@ -255,9 +255,8 @@ static void segments_keep_apart(void **state) {
     op_fixture_random_fill(fixture, raw[0], 12 * 4 * WIDTH_MAX);
     for (int order = 0; order < 2; order++) {
         struct op_segment segments[2] = {{order, 0, 4}, {1 - order, 0, 8}};
-        struct batch_view batch = op_fixture_batch(fixture, segments, 2, NULL);
-        compressor.mark = op_fixture_mark(fixture);
         reset(&compressor, (struct row_layout){.encoding = ROW_F32, .width = WIDTH_MAX}, 3);
+        struct batch_view batch = op_fixture_batch(fixture, segments, 2, NULL);
         struct compress_entries_args args = {
             .raw = {.rows = op_fixture_upload(fixture, raw, sizeof raw), .ring = compressor.ring},
             .entries = compressor.entries,

@@ -369,6 +369,18 @@ static void test_content_forms(void **state) {
         false, BOS USER "<tool_result>a\n\n[Unsupported image_url]</tool_result>" ASSISTANT "</think>");
 }
 
+static void test_conversation_without_json(void **state) {
+    (void)state;
+    struct chat_message messages[] = {chat_message_of_text(CHAT_ROLE_SYSTEM, "S", 1),
+                                      chat_message_of_text(CHAT_ROLE_USER, "Q", 1)};
+    const struct chat_conversation conversation = {messages, 2};
+    struct chat_encode_options options = chat_encode_options_default();
+    struct chat_prompt prompt = {0};
+    assert_int_equal(chat_encode_v4(&conversation, &options, &prompt), STATUS_OK);
+    assert_string_equal(prompt.text.data, BOS "S" USER "Q" ASSISTANT "<think>");
+    chat_prompt_deinit(&prompt);
+}
+
 static void test_malformed_requests(void **state) {
     (void)state;
     static const struct {
@@ -454,6 +466,7 @@ int main(void) {
         cmocka_unit_test(test_reasoning_is_open),
         cmocka_unit_test(test_segments),
         cmocka_unit_test(test_content_forms),
+        cmocka_unit_test(test_conversation_without_json),
         cmocka_unit_test(test_malformed_requests),
         cmocka_unit_test(test_many_tool_results),
     };

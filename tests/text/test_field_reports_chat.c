@@ -352,13 +352,15 @@ static void test_b129_reasoning_of_tool_turns(void **state) {
              "") "]" TOOLS,
          0, 0},
         /* without tools, a new user turn drops what was thought before it */
-        {"{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}," CALL_TURN("\"reasoning_content\": "
-                                                                               "\"R1\",") "," CALL_TURN(
-             "\"reasoning_content\": \"R2\",") ", {\"role\": \"user\", \"content\": \"next\"}]}",
+        {"{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}," CALL_TURN(
+             "\"reasoning_content\": "
+             "\"R1\",") "," CALL_TURN("\"reasoning_content\": \"R2\",") ", {\"role\": \"user\", \"content\": "
+                                                                        "\"next\"}]}",
          0, 0},
-        {"{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}," CALL_TURN("\"reasoning_content\": "
-                                                                               "\"R1\",") "," CALL_TURN(
-             "\"reasoning_content\": \"R2\",") ", {\"role\": \"user\", \"content\": \"next\"}]" TOOLS,
+        {"{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}," CALL_TURN(
+             "\"reasoning_content\": "
+             "\"R1\",") "," CALL_TURN("\"reasoning_content\": \"R2\",") ", {\"role\": \"user\", \"content\": "
+                                                                        "\"next\"}]" TOOLS,
          1, 1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -1,0 +1,196 @@
+/*
+ * Operations that move or scale rows: embedding, RMS norm, broadcast sum, gather, encoding of state rows and
+ * their commit into a ring.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "ops/add_broadcast.h"
+#include "ops/commit_rows.h"
+#include "ops/embedding.h"
+#include "ops/encode_rows.h"
+#include "ops/gather_rows.h"
+#include "ops/rms_norm.h"
+#include "support/op_fixture.h"
+#include "tensor/number_format.h"
+
+/* Every copy gets the row; ids outside the vocabulary are clamped. */
+static void embedding_copies_rows(void **state) {
+    struct op_fixture *fixture = *state;
+    const float table[6] = {1, 2, 3, 4, 5, 6};
+    const int32_t ids[4] = {2, 0, -7, 3};
+    const float expected[4 * 4] = {5, 6, 5, 6, 1, 2, 1, 2, 1, 2, 1, 2, 5, 6, 5, 6};
+    struct weight weight = op_fixture_plain(fixture, DTYPE_BF16, 3, 2, table);
+    for (int numerics = 0; numerics < NUMERICS_COUNT; numerics++) {
+        struct embedding_args args = {
+            .out = OP_TENSOR(fixture, numerics_activation_dtype((enum numerics)numerics), NULL, 4, 2, 2),
+            .table = &weight,
+            .ids = op_fixture_integers(fixture, ids, 4),
+        };
+        OP_RUN(fixture, (enum numerics)numerics, embedding, &args);
+        float out[16];
+        op_fixture_read(fixture, args.out, out);
+        assert_memory_equal(out, expected, sizeof expected);
+    }
+}
+
+/* (3, 4) has the mean square 12.5; with epsilon 3.5 the divisor is 4. */
+static void rms_norm_by_hand(void **state) {
+    struct op_fixture *fixture = *state;
+    const float x[4] = {3, 4, -3, 4};
+    const float scale[2] = {2, 0.5f};
+    struct weight weight = op_fixture_plain(fixture, DTYPE_BF16, 1, 2, scale);
+    for (int numerics = 0; numerics < NUMERICS_COUNT; numerics++) {
+        enum dtype dtype = numerics_activation_dtype((enum numerics)numerics);
+        struct rms_norm_args args = {
+            .x = OP_TENSOR(fixture, dtype, x, 1, 2, 2), .weight = &weight, .epsilon = 3.5f};
+        args.out = args.x;
+        OP_RUN(fixture, (enum numerics)numerics, rms_norm, &args);
+        float out[4];
+        op_fixture_read(fixture, args.out, out);
+        op_expect_near("weighted", out, (double[]){1.5, 0.5, -1.5, 0.5}, 4, 0.0);
+        args.x = OP_TENSOR(fixture, dtype, x, 2, 2);
+        args.out = OP_TENSOR(fixture, dtype, NULL, 2, 2);
+        args.weight = NULL;
+        OP_RUN(fixture, (enum numerics)numerics, rms_norm, &args);
+        op_fixture_read(fixture, args.out, out);
+        op_expect_near("weightless", out, (double[]){0.75, 1, -0.75, 1}, 4, 0.0);
+    }
+}
+
+/* The product with the weight is not rounded before: one rounding at the end. */
+static void rms_norm_rounds_once(void **state) {
+    struct op_fixture *fixture = *state;
+    enum { WIDTH = 64 };
+    float x[WIDTH];
+    float scale[WIDTH];
+    float out[WIDTH];
+    double squares = 0.0;
+    for (int i = 0; i < WIDTH; i++) {
+        x[i] = bf16_round(op_fixture_random(fixture));
+        scale[i] = bf16_round(1.0f + 0.5f * op_fixture_random(fixture));
+        squares += (double)x[i] * x[i];
+    }
+    struct weight weight = op_fixture_plain(fixture, DTYPE_BF16, 1, WIDTH, scale);
+    struct rms_norm_args args = {
+        .out = OP_TENSOR(fixture, DTYPE_BF16, NULL, 1, WIDTH),
+        .x = OP_TENSOR(fixture, DTYPE_BF16, x, 1, WIDTH),
+        .weight = &weight,
+        .epsilon = 1e-6f,
+    };
+    OP_RUN(fixture, NUMERICS_NATIVE, rms_norm, &args);
+    op_fixture_read(fixture, args.out, out);
+    for (int i = 0; i < WIDTH; i++) {
+        double expected = (double)scale[i] * x[i] / sqrt(squares / WIDTH + 1e-6);
+        assert_true(out[i] == bf16_round((float)expected));
+    }
+}
+
+static void broadcast_adds_to_every_copy(void **state) {
+    struct op_fixture *fixture = *state;
+    const float a[4] = {10, 20, 30, 40};
+    const float b[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    const float expected[8] = {11, 22, 13, 24, 35, 46, 37, 48};
+    for (int numerics = 0; numerics < NUMERICS_COUNT; numerics++) {
+        enum dtype dtype = numerics_activation_dtype((enum numerics)numerics);
+        struct add_broadcast_args args = {
+            .a = OP_TENSOR(fixture, dtype, a, 2, 2),
+            .b = OP_TENSOR(fixture, dtype, b, 2, 2, 2),
+        };
+        args.out = args.b;
+        OP_RUN(fixture, (enum numerics)numerics, add_broadcast, &args);
+        float out[8];
+        op_fixture_read(fixture, args.out, out);
+        assert_memory_equal(out, expected, sizeof expected);
+    }
+}
+
+static void gather_takes_rows_in_order(void **state) {
+    struct op_fixture *fixture = *state;
+    const float x[6] = {1, 2, 3, 4, 5, 6};
+    const int32_t rows[4] = {2, 0, 2, 1};
+    const float expected[8] = {5, 6, 1, 2, 5, 6, 3, 4};
+    for (int numerics = 0; numerics < NUMERICS_COUNT; numerics++) {
+        enum dtype dtype = numerics_activation_dtype((enum numerics)numerics);
+        struct gather_rows_args args = {
+            .out = OP_TENSOR(fixture, dtype, NULL, 4, 2),
+            .x = OP_TENSOR(fixture, dtype, x, 3, 2),
+            .rows = op_fixture_integers(fixture, rows, 4),
+        };
+        OP_RUN(fixture, (enum numerics)numerics, gather_rows, &args);
+        float out[8];
+        op_fixture_read(fixture, args.out, out);
+        assert_memory_equal(out, expected, sizeof expected);
+    }
+}
+
+/* Rows as row_encode stores them, one after the other. */
+static void encode_stores_the_layout(void **state) {
+    struct op_fixture *fixture = *state;
+    enum { ROWS = 3, WIDTH = 64 };
+    const struct row_layout layouts[3] = {{ROW_F32, WIDTH, 0}, {ROW_FP8, WIDTH, 16}, {ROW_FP4, WIDTH, 0}};
+    float x[ROWS][WIDTH];
+    for (int i = 0; i < ROWS * WIDTH; i++) {
+        x[i / WIDTH][i % WIDTH] = bf16_round(op_fixture_random(fixture));
+    }
+    for (int n = 0; n < 6; n++) {
+        const struct row_layout *layout = &layouts[n / 2];
+        enum dtype dtype = numerics_activation_dtype((enum numerics)(n % 2));
+        size_t bytes = row_layout_bytes(layout);
+        unsigned char expected[ROWS * WIDTH * sizeof(float)];
+        unsigned char actual[sizeof expected];
+        struct encode_rows_args args = {.x = OP_TENSOR(fixture, dtype, x[0], ROWS, WIDTH), .layout = *layout};
+        args.out = op_fixture_upload(fixture, NULL, ROWS * bytes);
+        OP_RUN(fixture, (enum numerics)(n % 2), encode_rows, &args);
+        op_fixture_download(fixture, args.out, actual, ROWS * bytes);
+        for (int row = 0; row < ROWS; row++) {
+            row_encode(layout, x[row], expected + (size_t)row * bytes);
+        }
+        assert_memory_equal(actual, expected, ROWS * bytes);
+    }
+}
+
+/* Segments of 1, 7 and 2 rows into rings of 4: each position at its place, of the long one the last four. */
+static void commit_keeps_the_last_rows(void **state) {
+    struct op_fixture *fixture = *state;
+    enum { RING = 4, SLOTS = 4 };
+    const struct op_segment segments[3] = {{2, 9, 1}, {0, 3, 7}, {3, 0, 2}};
+    const struct row_layout layout = {.encoding = ROW_F32, .width = 1};
+    float rows[10];
+    for (int i = 0; i < 10; i++) {
+        rows[i] = (float)(i + 1);
+    }
+    struct batch_view batch = op_fixture_batch(fixture, segments, 3, NULL);
+    struct commit_rows_args args = {
+        .chunk = {.rows = op_fixture_encoded(fixture, layout, rows, 10),
+                  .ring = op_fixture_state(fixture, layout, RING, SLOTS)},
+        .batch = &batch,
+    };
+    OP_RUN(fixture, NUMERICS_IDEAL, commit_rows, &args);
+    /* Rows 2..8 of the step are positions 3..9 of slot 0; 6, 7, 8, 9 stay. 0 marks an untouched row. */
+    const float expected[SLOTS][RING] = {{7, 8, 5, 6}, {0, 0, 0, 0}, {0, 1, 0, 0}, {9, 10, 0, 0}};
+    for (int slot = 0; slot < SLOTS; slot++) {
+        for (int i = 0; i < RING; i++) {
+            float value;
+            op_fixture_state_read(fixture, &args.chunk.ring, slot, i, &value);
+            assert_true(expected[slot][i] == 0 ? isnan(value) : value == expected[slot][i]);
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        OP_TEST(embedding_copies_rows),      OP_TEST(rms_norm_by_hand),
+        OP_TEST(rms_norm_rounds_once),       OP_TEST(broadcast_adds_to_every_copy),
+        OP_TEST(gather_takes_rows_in_order), OP_TEST(encode_stores_the_layout),
+        OP_TEST(commit_keeps_the_last_rows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
