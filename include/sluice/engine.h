@@ -27,6 +27,7 @@ enum sluice_numerics {
 struct sluice_engine_options {
     const char *model_directory; /* official checkpoint: config.json and safetensors; borrowed */
     const char *device;          /* "cpu"; borrowed */
+    const char *cpu_features;    /* "auto", or the highest instruction set that kernels may use; borrowed */
     enum sluice_numerics numerics;
     int thread_count;       /* host threads of kernels; 0: the cores this process may use */
     int64_t context_tokens; /* longest session; 0: 4096 or the model's limit if that is less */

@@ -12,7 +12,12 @@
 struct backend {
     const char *name; /* as given to --device */
     enum status (*device_create)(struct device **out);
-    const struct op_table *(*op_table)(enum numerics numerics);
+    /*
+     * Fills the table of a mode from the backend's entries. `cpu_features` limits the instruction sets of
+     * host kernels: "auto", or the name of the highest allowed one (USAGE, UNSUPPORTED as
+     * cpu_features_parse).
+     */
+    enum status (*build_table)(enum numerics numerics, const char *cpu_features, struct op_table *out);
 };
 
 /* The backend of that name; NOT_FOUND lists the known ones. */

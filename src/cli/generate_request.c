@@ -237,6 +237,7 @@ struct sluice_engine_options generate_request_engine(const struct generate_reque
     struct sluice_engine_options engine = sluice_engine_options_default();
     engine.model_directory = options->model;
     engine.device = devices[options->device];
+    engine.cpu_features = options->cpu_features;
     engine.numerics =
         options->numerics == CLI_NUMERICS_IDEAL ? SLUICE_NUMERICS_IDEAL : SLUICE_NUMERICS_NATIVE;
     engine.thread_count = (int)options->threads;

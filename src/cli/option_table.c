@@ -272,6 +272,15 @@ static const struct option_row rows[] = {
      .choices = "cpu|guard",
      .help = "Where to compute; guard is the processor with memory that only kernels can touch, for tests.",
      FIELD(device)},
+    {.name = "cpu-features",
+     .type = OPTION_TEXT,
+     .commands = CLI_GENERATE,
+     .default_value = "auto",
+     .value_name = "SET",
+     .help =
+         "Highest instruction set that kernels may use: reference, portable, avx2, avx512, avx512_bf16 or "
+         "amx_bf16; auto takes what the processor has.",
+     FIELD(cpu_features)},
     {.name = "threads",
      .type = OPTION_INT,
      .commands = CLI_GENERATE | CLI_SYNTH | CLI_INSPECT,

@@ -71,9 +71,10 @@ struct cli_options {
     bool tensors;
 
     /* Execution. */
-    int numerics;    /* enum cli_numerics */
-    int device;      /* enum cli_device */
-    int64_t threads; /* 0: the allowed cores */
+    int numerics;             /* enum cli_numerics */
+    int device;               /* enum cli_device */
+    const char *cpu_features; /* "auto" or a set's name */
+    int64_t threads;          /* 0: the allowed cores */
     int64_t chunk_tokens;
     const char *speculative_config; /* JSON */
     int log_level;                  /* enum log_level */

@@ -20,6 +20,7 @@ enum {
 struct sluice_engine_options sluice_engine_options_default(void) {
     return (struct sluice_engine_options){
         .device = "cpu",
+        .cpu_features = "auto",
         .numerics = SLUICE_NUMERICS_NATIVE,
         .chunk_tokens = CHUNK_TOKENS_DEFAULT,
         .session_count = 1,
@@ -28,7 +29,8 @@ struct sluice_engine_options sluice_engine_options_default(void) {
 
 static enum status check_options(const struct sluice_engine_options *options) {
     CHECK(options->model_directory != NULL, STATUS_BAD_ARGUMENT, "no model directory was given");
-    CHECK(options->device != NULL, STATUS_BAD_ARGUMENT, "no device was given");
+    CHECK(options->device != NULL && options->cpu_features != NULL, STATUS_BAD_ARGUMENT,
+          "no device or no set of processor features was given");
     CHECK(options->chunk_tokens >= 1 && options->chunk_tokens <= (1 << 20), STATUS_OUT_OF_RANGE,
           "chunk_tokens is %d, expected 1 to %d", options->chunk_tokens, 1 << 20);
     CHECK(options->session_count >= 1 && options->session_count <= 4096, STATUS_OUT_OF_RANGE,
@@ -109,6 +111,7 @@ static enum status create_executor(struct sluice_engine *engine) {
         .stream = engine->stream,
         .pool = engine->pool,
         .states = &engine->states,
+        .cpu_features = engine->options.cpu_features,
         .numerics = (enum numerics)engine->options.numerics,
         .row_limit = engine->options.chunk_tokens,
         .segment_limit = engine->options.session_count,

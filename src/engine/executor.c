@@ -10,6 +10,7 @@
 
 struct executor {
     struct executor_options options;
+    struct op_table table;
     struct op_queue queue;
     struct device_arena arena; /* activations and workspace of a step */
     struct boundary boundary;  /* row_limit rows */
@@ -169,10 +170,10 @@ enum status executor_create(const struct executor_options *options, struct execu
     struct executor *executor = calloc(1, sizeof *executor);
     CHECK_MEMORY(executor);
     executor->options = *options;
-    executor->queue = (struct op_queue){.table = options->backend->op_table(options->numerics),
-                                        .pool = options->pool,
-                                        .arena = &executor->arena};
-    TRY_GOTO(op_table_check(executor->queue.table, options->backend->name));
+    executor->queue =
+        (struct op_queue){.table = &executor->table, .pool = options->pool, .arena = &executor->arena};
+    TRY_GOTO(options->backend->build_table(options->numerics, options->cpu_features, &executor->table));
+    TRY_GOTO(op_table_check(&executor->table, options->backend->name));
     TRY_GOTO(plan_memory(executor));
     TRY_GOTO(alloc_memory(executor));
     *out = executor;

@@ -23,9 +23,10 @@ struct executor_options {
     struct worker_pool *pool;        /* borrowed */
     const struct state_pool *states; /* borrowed */
     enum numerics numerics;
-    int32_t row_limit;       /* rows of a step */
-    int32_t segment_limit;   /* segments of a step */
-    int32_t logit_row_limit; /* rows of logits computed at once; more are done in turns */
+    const char *cpu_features; /* as struct backend's build_table takes it */
+    int32_t row_limit;        /* rows of a step */
+    int32_t segment_limit;    /* segments of a step */
+    int32_t logit_row_limit;  /* rows of logits computed at once; more are done in turns */
 };
 
 enum status executor_create(const struct executor_options *options, struct executor **out);

@@ -14,10 +14,44 @@ const char *op_name(enum op_id op) {
 
 enum status op_table_check(const struct op_table *table, const char *backend) {
     for (int op = 0; op < OP_COUNT; op++) {
-        CHECK(table->entries[op] != NULL, STATUS_UNSUPPORTED, "the %s backend has no implementation of %s",
+        CHECK(table->entries[op][0] != NULL, STATUS_UNSUPPORTED, "the %s backend has no implementation of %s",
               backend, op_name((enum op_id)op));
     }
     return STATUS_OK;
+}
+
+static void add_candidate(struct op_table *table, const struct op_entry *entry) {
+    const struct op_entry **candidates = table->entries[entry->op];
+    int count = 0;
+    while (count < OP_CANDIDATES_MAX && candidates[count] != NULL) {
+        if (candidates[count]->can_run == NULL) {
+            return;
+        }
+        count++;
+    }
+    if (count < OP_CANDIDATES_MAX) {
+        candidates[count] = entry;
+    }
+}
+
+void op_table_build(struct op_table *table, const struct op_entry *const *entries, size_t count,
+                    unsigned mode, unsigned features) {
+    *table = (struct op_table){0};
+    for (size_t i = 0; i < count; i++) {
+        if ((entries[i]->modes & mode) != 0 && (entries[i]->features & ~features) == 0) {
+            add_candidate(table, entries[i]);
+        }
+    }
+}
+
+const struct op_entry *op_table_choose(const struct op_table *table, enum op_id op, const void *args) {
+    for (int i = 0; i < OP_CANDIDATES_MAX && table->entries[op][i] != NULL; i++) {
+        const struct op_entry *entry = table->entries[op][i];
+        if (entry->can_run == NULL || entry->can_run(args)) {
+            return entry;
+        }
+    }
+    return NULL;
 }
 
 static enum status launch(const struct op_queue *queue, const struct op_entry *entry, void *workspace,
@@ -30,7 +64,8 @@ static enum status launch(const struct op_queue *queue, const struct op_entry *e
 }
 
 enum status op_queue_submit(struct op_queue *queue, enum op_id op, const void *args) {
-    const struct op_entry *entry = queue->table->entries[op];
+    const struct op_entry *entry = op_table_choose(queue->table, op, args);
+    CHECK(entry != NULL, STATUS_UNSUPPORTED, "no implementation of %s takes these types", op_name(op));
     unsigned thread_count = queue->pool == NULL ? 1 : worker_pool_thread_count(queue->pool);
     size_t mark = device_arena_mark(queue->arena);
     void *workspace = NULL;

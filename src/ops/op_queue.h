@@ -23,18 +23,39 @@ struct kernel_env {
     void *workspace;          /* device memory, as many bytes as workspace_bytes asked for */
 };
 
-/* One implementation of one operation. `args` is the struct <name>_args of the operation's header. */
+/* Modes that an entry serves: bits by enum numerics. */
+enum { OP_MODE_IDEAL = 1, OP_MODE_NATIVE = 2, OP_MODE_BOTH = OP_MODE_IDEAL | OP_MODE_NATIVE };
+
+/*
+ * One implementation of one operation. `args` is the struct <name>_args of the operation's header.
+ *
+ * Entries of an operation with the same `arithmetic` give the same bits. Which entry runs may depend on types
+ * and formats of the arguments, never on how many rows there are.
+ */
 struct op_entry {
     enum op_id op;
-    const char *name; /* "linear_ideal_reference" */
+    const char *name;       /* "linear_ideal_reference" */
+    const char *arithmetic; /* "reference" */
+    unsigned modes;         /* OP_MODE_... */
+    unsigned features;      /* what the processor must have, bits of its backend; 0: nothing */
     enum status (*run)(const struct kernel_env *env, const void *args);
     size_t (*workspace_bytes)(const void *args, unsigned thread_count); /* NULL: none */
+    bool (*can_run)(const void *args);                                  /* NULL: any arguments */
 };
 
-/* The entries of one backend in one numerics mode, indexed by operation. */
+enum { OP_CANDIDATES_MAX = 6 };
+
+/* The entries of one backend in one numerics mode: per operation the candidates in order of preference. */
 struct op_table {
-    const struct op_entry *entries[OP_COUNT];
+    const struct op_entry *entries[OP_COUNT][OP_CANDIDATES_MAX]; /* NULL behind the last */
 };
+
+/*
+ * Fills the table from a list in order of preference: entries of the mode whose features are all in
+ * `features`. Of an operation with several entries, those after one without can_run are left out.
+ */
+void op_table_build(struct op_table *table, const struct op_entry *const *entries, size_t count,
+                    unsigned mode, unsigned features);
 
 struct op_queue {
     const struct op_table *table;
@@ -47,7 +68,10 @@ struct op_queue {
 /* UNSUPPORTED naming the first operation that the table lacks. `backend` is for the sentence. */
 enum status op_table_check(const struct op_table *table, const char *backend);
 
-/* Launches the table's entry. Called by the op_<name> functions after their checks. */
+/* The candidate that runs these arguments, NULL if none can. */
+const struct op_entry *op_table_choose(const struct op_table *table, enum op_id op, const void *args);
+
+/* Launches the first candidate that can run. Called by the op_<name> functions after their checks. */
 enum status op_queue_submit(struct op_queue *queue, enum op_id op, const void *args);
 
 #endif

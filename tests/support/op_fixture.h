@@ -25,6 +25,7 @@ struct op_fixture {
     struct stream *stream;
     struct worker_pool *pool; /* NULL: one thread */
     struct device_arena arena;
+    struct op_table table;
     struct op_queue queue;
     size_t planned_bytes;
     void **memory; /* device memory to free at the end */

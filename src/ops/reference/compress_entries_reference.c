@@ -82,5 +82,11 @@ static enum status run(const struct kernel_env *env, const void *arguments) {
     return STATUS_OK;
 }
 
-const struct op_entry compress_entries_reference = {OP_COMPRESS_ENTRIES, "compress_entries_reference", run,
-                                                    workspace_bytes};
+const struct op_entry compress_entries_reference = {
+    .op = OP_COMPRESS_ENTRIES,
+    .name = "compress_entries_reference",
+    .arithmetic = "reference",
+    .modes = OP_MODE_BOTH,
+    .run = run,
+    .workspace_bytes = workspace_bytes,
+};

@@ -109,9 +109,34 @@ static enum status run_gather(const struct kernel_env *env, const void *argument
     return STATUS_OK;
 }
 
-const struct op_entry moe_combine_reference = {OP_MOE_COMBINE, "moe_combine_reference", run_combine,
-                                               combine_workspace};
-const struct op_entry swiglu_reference = {OP_SWIGLU, "swiglu_reference", run_swiglu, swiglu_workspace};
-const struct op_entry add_broadcast_reference = {OP_ADD_BROADCAST, "add_broadcast_reference", run_add,
-                                                 add_workspace};
-const struct op_entry gather_rows_reference = {OP_GATHER_ROWS, "gather_rows_reference", run_gather, NULL};
+const struct op_entry moe_combine_reference = {
+    .op = OP_MOE_COMBINE,
+    .name = "moe_combine_reference",
+    .arithmetic = "reference",
+    .modes = OP_MODE_BOTH,
+    .run = run_combine,
+    .workspace_bytes = combine_workspace,
+};
+const struct op_entry swiglu_reference = {
+    .op = OP_SWIGLU,
+    .name = "swiglu_reference",
+    .arithmetic = "reference",
+    .modes = OP_MODE_BOTH,
+    .run = run_swiglu,
+    .workspace_bytes = swiglu_workspace,
+};
+const struct op_entry add_broadcast_reference = {
+    .op = OP_ADD_BROADCAST,
+    .name = "add_broadcast_reference",
+    .arithmetic = "reference",
+    .modes = OP_MODE_BOTH,
+    .run = run_add,
+    .workspace_bytes = add_workspace,
+};
+const struct op_entry gather_rows_reference = {
+    .op = OP_GATHER_ROWS,
+    .name = "gather_rows_reference",
+    .arithmetic = "reference",
+    .modes = OP_MODE_BOTH,
+    .run = run_gather,
+};

@@ -30,4 +30,11 @@ static enum status run(const struct kernel_env *env, const void *arguments) {
     return STATUS_OK;
 }
 
-const struct op_entry embedding_reference = {OP_EMBEDDING, "embedding_reference", run, workspace_bytes};
+const struct op_entry embedding_reference = {
+    .op = OP_EMBEDDING,
+    .name = "embedding_reference",
+    .arithmetic = "reference",
+    .modes = OP_MODE_BOTH,
+    .run = run,
+    .workspace_bytes = workspace_bytes,
+};

@@ -35,5 +35,11 @@ static enum status run(const struct kernel_env *env, const void *arguments) {
     return STATUS_OK;
 }
 
-const struct op_entry grouped_linear_reference = {OP_GROUPED_LINEAR, "grouped_linear_reference", run,
-                                                  workspace_bytes};
+const struct op_entry grouped_linear_reference = {
+    .op = OP_GROUPED_LINEAR,
+    .name = "grouped_linear_reference",
+    .arithmetic = "reference",
+    .modes = OP_MODE_BOTH,
+    .run = run,
+    .workspace_bytes = workspace_bytes,
+};

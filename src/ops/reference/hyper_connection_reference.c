@@ -193,8 +193,26 @@ static enum status run_head(const struct kernel_env *env, const void *arguments)
 }
 
 const struct op_entry hyper_connection_pre_reference = {
-    OP_HYPER_CONNECTION_PRE, "hyper_connection_pre_reference", run_pre, pre_workspace};
+    .op = OP_HYPER_CONNECTION_PRE,
+    .name = "hyper_connection_pre_reference",
+    .arithmetic = "reference",
+    .modes = OP_MODE_BOTH,
+    .run = run_pre,
+    .workspace_bytes = pre_workspace,
+};
 const struct op_entry hyper_connection_post_reference = {
-    OP_HYPER_CONNECTION_POST, "hyper_connection_post_reference", run_post, post_workspace};
+    .op = OP_HYPER_CONNECTION_POST,
+    .name = "hyper_connection_post_reference",
+    .arithmetic = "reference",
+    .modes = OP_MODE_BOTH,
+    .run = run_post,
+    .workspace_bytes = post_workspace,
+};
 const struct op_entry hyper_connection_head_reference = {
-    OP_HYPER_CONNECTION_HEAD, "hyper_connection_head_reference", run_head, head_workspace};
+    .op = OP_HYPER_CONNECTION_HEAD,
+    .name = "hyper_connection_head_reference",
+    .arithmetic = "reference",
+    .modes = OP_MODE_BOTH,
+    .run = run_head,
+    .workspace_bytes = head_workspace,
+};

@@ -168,9 +168,27 @@ static enum status run_select(const struct kernel_env *env, const void *argument
     return STATUS_OK;
 }
 
-const struct op_entry indexer_rotate_ideal_reference = {OP_INDEXER_ROTATE, "indexer_rotate_ideal_reference",
-                                                        run_rotate_ideal, rotate_workspace};
-const struct op_entry indexer_rotate_native_reference = {OP_INDEXER_ROTATE, "indexer_rotate_native_reference",
-                                                         run_rotate_native, rotate_workspace};
-const struct op_entry indexer_select_reference = {OP_INDEXER_SELECT, "indexer_select_reference", run_select,
-                                                  select_workspace};
+const struct op_entry indexer_rotate_ideal_reference = {
+    .op = OP_INDEXER_ROTATE,
+    .name = "indexer_rotate_ideal_reference",
+    .arithmetic = "reference",
+    .modes = OP_MODE_IDEAL,
+    .run = run_rotate_ideal,
+    .workspace_bytes = rotate_workspace,
+};
+const struct op_entry indexer_rotate_native_reference = {
+    .op = OP_INDEXER_ROTATE,
+    .name = "indexer_rotate_native_reference",
+    .arithmetic = "reference",
+    .modes = OP_MODE_NATIVE,
+    .run = run_rotate_native,
+    .workspace_bytes = rotate_workspace,
+};
+const struct op_entry indexer_select_reference = {
+    .op = OP_INDEXER_SELECT,
+    .name = "indexer_select_reference",
+    .arithmetic = "reference",
+    .modes = OP_MODE_BOTH,
+    .run = run_select,
+    .workspace_bytes = select_workspace,
+};

@@ -66,7 +66,19 @@ static enum status run_native(const struct kernel_env *env, const void *argument
     return run_linear(env, args, args->weight->format != WEIGHT_PLAIN);
 }
 
-const struct op_entry linear_ideal_reference = {OP_LINEAR, "linear_ideal_reference", run_ideal,
-                                                workspace_bytes};
-const struct op_entry linear_native_reference = {OP_LINEAR, "linear_native_reference", run_native,
-                                                 workspace_bytes};
+const struct op_entry linear_ideal_reference = {
+    .op = OP_LINEAR,
+    .name = "linear_ideal_reference",
+    .arithmetic = "reference",
+    .modes = OP_MODE_IDEAL,
+    .run = run_ideal,
+    .workspace_bytes = workspace_bytes,
+};
+const struct op_entry linear_native_reference = {
+    .op = OP_LINEAR,
+    .name = "linear_native_reference",
+    .arithmetic = "reference",
+    .modes = OP_MODE_NATIVE,
+    .run = run_native,
+    .workspace_bytes = workspace_bytes,
+};

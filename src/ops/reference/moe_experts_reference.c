@@ -159,7 +159,19 @@ static enum status run_native(const struct kernel_env *env, const void *argument
     return run_experts(env, arguments, true);
 }
 
-const struct op_entry moe_experts_ideal_reference = {OP_MOE_EXPERTS, "moe_experts_ideal_reference", run_ideal,
-                                                     workspace_bytes};
-const struct op_entry moe_experts_native_reference = {OP_MOE_EXPERTS, "moe_experts_native_reference",
-                                                      run_native, workspace_bytes};
+const struct op_entry moe_experts_ideal_reference = {
+    .op = OP_MOE_EXPERTS,
+    .name = "moe_experts_ideal_reference",
+    .arithmetic = "reference",
+    .modes = OP_MODE_IDEAL,
+    .run = run_ideal,
+    .workspace_bytes = workspace_bytes,
+};
+const struct op_entry moe_experts_native_reference = {
+    .op = OP_MOE_EXPERTS,
+    .name = "moe_experts_native_reference",
+    .arithmetic = "reference",
+    .modes = OP_MODE_NATIVE,
+    .run = run_native,
+    .workspace_bytes = workspace_bytes,
+};

@@ -1,30 +1,35 @@
-/* The two tables: they differ where activations meet quantised weights. */
+/* The list of all reference entries. */
 #include "ops/reference/reference_table.h"
 
 #include "ops/reference/reference_entries.h"
 
-#define ENTRIES_OF_BOTH_MODES                                                                               \
-    [OP_EMBEDDING] = &embedding_reference, [OP_RMS_NORM] = &rms_norm_reference,                             \
-    [OP_GROUPED_LINEAR] = &grouped_linear_reference, [OP_ROPE] = &rope_reference,                           \
-    [OP_ENCODE_ROWS] = &encode_rows_reference, [OP_COMMIT_ROWS] = &commit_rows_reference,                   \
-    [OP_COMPRESSOR_ROWS] = &compressor_rows_reference, [OP_COMPRESS_ENTRIES] = &compress_entries_reference, \
-    [OP_INDEXER_SELECT] = &indexer_select_reference, [OP_SPARSE_ATTENTION] = &sparse_attention_reference,   \
-    [OP_HYPER_CONNECTION_PRE] = &hyper_connection_pre_reference,                                            \
-    [OP_HYPER_CONNECTION_POST] = &hyper_connection_post_reference,                                          \
-    [OP_HYPER_CONNECTION_HEAD] = &hyper_connection_head_reference,                                          \
-    [OP_ROUTE_EXPERTS] = &route_experts_reference, [OP_MOE_COMBINE] = &moe_combine_reference,               \
-    [OP_SWIGLU] = &swiglu_reference, [OP_ADD_BROADCAST] = &add_broadcast_reference,                         \
-    [OP_GATHER_ROWS] = &gather_rows_reference
-
-static const struct op_table tables[NUMERICS_COUNT] = {
-    [NUMERICS_IDEAL] = {{ENTRIES_OF_BOTH_MODES, [OP_LINEAR] = &linear_ideal_reference,
-                         [OP_INDEXER_ROTATE] = &indexer_rotate_ideal_reference,
-                         [OP_MOE_EXPERTS] = &moe_experts_ideal_reference}},
-    [NUMERICS_NATIVE] = {{ENTRIES_OF_BOTH_MODES, [OP_LINEAR] = &linear_native_reference,
-                          [OP_INDEXER_ROTATE] = &indexer_rotate_native_reference,
-                          [OP_MOE_EXPERTS] = &moe_experts_native_reference}},
-};
-
-const struct op_table *reference_op_table(enum numerics numerics) {
-    return &tables[numerics];
+const struct op_entry *const *reference_entries(size_t *count) {
+    static const struct op_entry *const entries[] = {
+        &embedding_reference,
+        &rms_norm_reference,
+        &linear_ideal_reference,
+        &linear_native_reference,
+        &grouped_linear_reference,
+        &rope_reference,
+        &encode_rows_reference,
+        &commit_rows_reference,
+        &compressor_rows_reference,
+        &compress_entries_reference,
+        &indexer_rotate_ideal_reference,
+        &indexer_rotate_native_reference,
+        &indexer_select_reference,
+        &sparse_attention_reference,
+        &hyper_connection_pre_reference,
+        &hyper_connection_post_reference,
+        &hyper_connection_head_reference,
+        &route_experts_reference,
+        &moe_experts_ideal_reference,
+        &moe_experts_native_reference,
+        &moe_combine_reference,
+        &swiglu_reference,
+        &add_broadcast_reference,
+        &gather_rows_reference,
+    };
+    *count = sizeof entries / sizeof entries[0];
+    return entries;
 }

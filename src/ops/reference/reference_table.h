@@ -7,10 +7,9 @@
 #ifndef SLUICE_OPS_REFERENCE_REFERENCE_TABLE_H
 #define SLUICE_OPS_REFERENCE_REFERENCE_TABLE_H
 
-#include "ops/numerics.h"
 #include "ops/op_queue.h"
 
-/* The complete table of a mode. Static, never NULL. */
-const struct op_table *reference_op_table(enum numerics numerics);
+/* All entries, of both modes. Static. */
+const struct op_entry *const *reference_entries(size_t *count);
 
 #endif

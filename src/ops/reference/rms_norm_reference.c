@@ -32,4 +32,11 @@ static enum status run(const struct kernel_env *env, const void *arguments) {
     return STATUS_OK;
 }
 
-const struct op_entry rms_norm_reference = {OP_RMS_NORM, "rms_norm_reference", run, workspace_bytes};
+const struct op_entry rms_norm_reference = {
+    .op = OP_RMS_NORM,
+    .name = "rms_norm_reference",
+    .arithmetic = "reference",
+    .modes = OP_MODE_BOTH,
+    .run = run,
+    .workspace_bytes = workspace_bytes,
+};

@@ -29,4 +29,11 @@ static enum status run(const struct kernel_env *env, const void *arguments) {
     return STATUS_OK;
 }
 
-const struct op_entry rope_reference = {OP_ROPE, "rope_reference", run, workspace_bytes};
+const struct op_entry rope_reference = {
+    .op = OP_ROPE,
+    .name = "rope_reference",
+    .arithmetic = "reference",
+    .modes = OP_MODE_BOTH,
+    .run = run,
+    .workspace_bytes = workspace_bytes,
+};

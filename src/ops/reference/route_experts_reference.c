@@ -87,5 +87,11 @@ static enum status run(const struct kernel_env *env, const void *arguments) {
     return STATUS_OK;
 }
 
-const struct op_entry route_experts_reference = {OP_ROUTE_EXPERTS, "route_experts_reference", run,
-                                                 workspace_bytes};
+const struct op_entry route_experts_reference = {
+    .op = OP_ROUTE_EXPERTS,
+    .name = "route_experts_reference",
+    .arithmetic = "reference",
+    .modes = OP_MODE_BOTH,
+    .run = run,
+    .workspace_bytes = workspace_bytes,
+};

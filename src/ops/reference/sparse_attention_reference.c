@@ -109,5 +109,11 @@ static enum status run(const struct kernel_env *env, const void *arguments) {
     return STATUS_OK;
 }
 
-const struct op_entry sparse_attention_reference = {OP_SPARSE_ATTENTION, "sparse_attention_reference", run,
-                                                    workspace_bytes};
+const struct op_entry sparse_attention_reference = {
+    .op = OP_SPARSE_ATTENTION,
+    .name = "sparse_attention_reference",
+    .arithmetic = "reference",
+    .modes = OP_MODE_BOTH,
+    .run = run,
+    .workspace_bytes = workspace_bytes,
+};

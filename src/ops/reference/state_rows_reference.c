@@ -74,8 +74,26 @@ static enum status run_commit(const struct kernel_env *env, const void *argument
     return STATUS_OK;
 }
 
-const struct op_entry encode_rows_reference = {OP_ENCODE_ROWS, "encode_rows_reference", run_encode,
-                                               encode_workspace};
-const struct op_entry compressor_rows_reference = {OP_COMPRESSOR_ROWS, "compressor_rows_reference",
-                                                   run_compressor, compressor_workspace};
-const struct op_entry commit_rows_reference = {OP_COMMIT_ROWS, "commit_rows_reference", run_commit, NULL};
+const struct op_entry encode_rows_reference = {
+    .op = OP_ENCODE_ROWS,
+    .name = "encode_rows_reference",
+    .arithmetic = "reference",
+    .modes = OP_MODE_BOTH,
+    .run = run_encode,
+    .workspace_bytes = encode_workspace,
+};
+const struct op_entry compressor_rows_reference = {
+    .op = OP_COMPRESSOR_ROWS,
+    .name = "compressor_rows_reference",
+    .arithmetic = "reference",
+    .modes = OP_MODE_BOTH,
+    .run = run_compressor,
+    .workspace_bytes = compressor_workspace,
+};
+const struct op_entry commit_rows_reference = {
+    .op = OP_COMMIT_ROWS,
+    .name = "commit_rows_reference",
+    .arithmetic = "reference",
+    .modes = OP_MODE_BOTH,
+    .run = run_commit,
+};
