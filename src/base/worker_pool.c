@@ -3,9 +3,11 @@
  * the counter is used up and waits only for workers that joined, so a worker that the system wakes late
  * delays nobody.
  *
- * `mutex` guards is_open, is_stopping, the run's description and busy_count; generation and busy_count are
- * also read without it while spinning. The short spin spares the sleep between the operations of one step;
- * it yields, so that it costs a loaded machine nothing.
+ * All of that is one atomic word, the gate: whether a run is open, how many workers are in it, and a number
+ * that changes with every run. Opening and joining need no lock while the workers are awake. Who finds
+ * nothing to do spins, then yields, then sleeps on a condition. `mutex` guards the sleep: a sleeper counts
+ * itself before it looks at the gate for the last time, and whoever changes the gate looks at that count
+ * afterwards, both in sequentially consistent order, so that one of the two sees the other.
  */
 #include "base/worker_pool.h"
 
@@ -14,12 +16,31 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cgroup_quota.h"
+#include "base/clock.h"
+#include "base/cpu_topology.h"
 
-enum { THREADS_MAX = 1024, SPIN_ROUNDS = 200, CACHE_LINE_BYTES = 64 };
+enum { THREADS_MAX = 1024, CACHE_LINE_BYTES = 64, SPIN_PAUSES = 32 };
+
+/* The gate's parts; the run's number fills the upper half. */
+#define GATE_IS_OPEN ((uint64_t)1)
+#define GATE_IS_STOPPING ((uint64_t)2)
+#define GATE_WORKER ((uint64_t)4) /* one joined worker */
+#define GATE_WORKERS ((uint64_t)0xFFFFFFFC)
+#define GATE_RUN ((uint64_t)1 << 32)
+
+/*
+ * How long to wait awake: without giving up the core, which on a busy machine comes back only after some
+ * milliseconds, and then while others may have it. A caller waits for tasks that are under way, a worker for
+ * a run that may never come.
+ */
+static const double spin_seconds = 100e-6;
+static const double worker_awake_seconds = 150e-6;
+static const double caller_awake_seconds = 1e-3;
 
 struct worker {
     struct worker_pool *pool;
@@ -28,32 +49,112 @@ struct worker {
 };
 
 struct worker_pool {
-    pthread_mutex_t mutex;
-    pthread_cond_t run_started;
-    pthread_cond_t workers_left;
-    bool is_open;
-    bool is_stopping;
+    /* Written by the caller before it opens a run, read by workers that joined it. */
     size_t task_count;
     void (*task)(void *context, size_t index, unsigned worker);
     void *context;
     unsigned thread_count;
     unsigned started_count; /* workers that run, without the caller */
-    _Atomic unsigned generation;
-    _Atomic unsigned busy_count;
-    /* Every task touches the counter: alone on its line it does not slow the readers of the rest. */
+    bool is_placed;         /* every worker has a core of its own; the caller's is core 0 */
+    bool spins;             /* false: more threads than cores, where spinning keeps others from working */
+    struct cpu_topology topology;
+    cpu_set_t allowed;
+    pthread_mutex_t mutex;
+    pthread_cond_t gate_changed; /* workers sleep here */
+    pthread_cond_t workers_left; /* the caller sleeps here */
+    /* What all threads touch: alone on its line it does not slow the readers of the rest. */
+    _Alignas(CACHE_LINE_BYTES) _Atomic uint64_t gate;
+    _Atomic unsigned sleeping_workers;
+    _Atomic bool is_caller_sleeping;
     _Alignas(CACHE_LINE_BYTES) _Atomic size_t next_task;
     _Alignas(CACHE_LINE_BYTES) struct worker workers[];
 };
 
+static bool read_affinity(cpu_set_t *allowed) {
+    CPU_ZERO(allowed);
+    return sched_getaffinity(0, sizeof *allowed, allowed) == 0 && CPU_COUNT(allowed) > 0;
+}
+
+static const char *const system_cpu_path = "/sys/devices/system/cpu";
+
 unsigned worker_pool_cores_allowed(void) {
     cpu_set_t allowed;
-    CPU_ZERO(&allowed);
+    struct cpu_topology topology;
     unsigned cores = 1;
-    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) > 0) {
-        cores = (unsigned)CPU_COUNT(&allowed);
+    if (read_affinity(&allowed)) {
+        cpu_topology_read(system_cpu_path, &allowed, &topology);
+        cores = topology.core_count;
     }
     unsigned quota = cgroup_quota_cores("/proc/self/cgroup", "/sys/fs/cgroup");
     return quota != 0 && quota < cores ? quota : cores;
+}
+
+static inline void pause_core(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Waits awake until (gate & mask) differs from `value`, for a while; returns the gate as last seen. */
+static uint64_t wait_awake(struct worker_pool *pool, uint64_t mask, uint64_t value, double awake_seconds) {
+    double started = clock_seconds();
+    for (;;) {
+        for (int i = 0; i < SPIN_PAUSES && pool->spins; i++) {
+            uint64_t gate = atomic_load_explicit(&pool->gate, memory_order_acquire);
+            if ((gate & mask) != value) {
+                return gate;
+            }
+            pause_core();
+        }
+        double waited = clock_seconds() - started;
+        if (waited > spin_seconds || !pool->spins) {
+            sched_yield();
+        }
+        uint64_t gate = atomic_load_explicit(&pool->gate, memory_order_acquire);
+        if ((gate & mask) != value || waited > awake_seconds) {
+            return gate;
+        }
+    }
+}
+
+static const uint64_t run_mask = ~(GATE_RUN - 1) | GATE_IS_STOPPING;
+
+/* Waits until the gate shows another run than `seen`, or the end; returns the gate. */
+static uint64_t wait_for_run(struct worker_pool *pool, uint64_t seen) {
+    uint64_t gate = wait_awake(pool, run_mask, seen, worker_awake_seconds);
+    if ((gate & run_mask) != seen) {
+        return gate;
+    }
+    pthread_mutex_lock(&pool->mutex);
+    atomic_fetch_add(&pool->sleeping_workers, 1);
+    while (((gate = atomic_load(&pool->gate)) & run_mask) == seen) {
+        pthread_cond_wait(&pool->gate_changed, &pool->mutex);
+    }
+    atomic_fetch_sub(&pool->sleeping_workers, 1);
+    pthread_mutex_unlock(&pool->mutex);
+    return gate;
+}
+
+/* Counts the worker in if the run that `gate` shows is still open. */
+static bool join_run(struct worker_pool *pool, uint64_t gate) {
+    uint64_t run = gate & run_mask;
+    while ((gate & run_mask) == run && (gate & GATE_IS_OPEN) != 0) {
+        if (atomic_compare_exchange_weak(&pool->gate, &gate, gate + GATE_WORKER)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void leave_run(struct worker_pool *pool) {
+    uint64_t gate = atomic_fetch_sub(&pool->gate, GATE_WORKER) - GATE_WORKER;
+    if ((gate & (GATE_WORKERS | GATE_IS_OPEN)) == 0 && atomic_load(&pool->is_caller_sleeping)) {
+        pthread_mutex_lock(&pool->mutex);
+        pthread_cond_signal(&pool->workers_left);
+        pthread_mutex_unlock(&pool->mutex);
+    }
 }
 
 static void work(struct worker_pool *pool, unsigned worker) {
@@ -66,42 +167,28 @@ static void work(struct worker_pool *pool, unsigned worker) {
     }
 }
 
-/* Waits for the generation to move on from `seen`; false if the pool stops. Joins the run if it is open. */
-static bool wait_for_run(struct worker_pool *pool, unsigned *seen, bool *is_joined) {
-    for (int i = 0; i < SPIN_ROUNDS && atomic_load(&pool->generation) == *seen; i++) {
-        sched_yield();
-    }
-    pthread_mutex_lock(&pool->mutex);
-    while (atomic_load(&pool->generation) == *seen && !pool->is_stopping) {
-        pthread_cond_wait(&pool->run_started, &pool->mutex);
-    }
-    *seen = atomic_load(&pool->generation);
-    *is_joined = pool->is_open;
-    if (pool->is_open) {
-        atomic_fetch_add(&pool->busy_count, 1);
-    }
-    bool goes_on = !pool->is_stopping;
-    pthread_mutex_unlock(&pool->mutex);
-    return goes_on;
-}
-
 static void *worker_main(void *argument) {
     struct worker *worker = argument;
     struct worker_pool *pool = worker->pool;
-    unsigned seen = 0;
-    bool is_joined = false;
-    while (wait_for_run(pool, &seen, &is_joined)) {
-        if (!is_joined) {
-            continue;
+    uint64_t seen = 0;
+    for (;;) {
+        uint64_t gate = wait_for_run(pool, seen);
+        if ((gate & GATE_IS_STOPPING) != 0) {
+            return NULL;
         }
-        work(pool, worker->index);
-        pthread_mutex_lock(&pool->mutex);
-        if (atomic_fetch_sub(&pool->busy_count, 1) == 1) {
-            pthread_cond_signal(&pool->workers_left);
+        seen = gate & run_mask;
+        if (join_run(pool, gate)) {
+            work(pool, worker->index);
+            leave_run(pool);
         }
-        pthread_mutex_unlock(&pool->mutex);
     }
-    return NULL;
+}
+
+/* A system that refuses leaves the worker where it is: slower, not wrong. */
+static void place_worker(struct worker_pool *pool, const struct worker *worker) {
+    cpu_set_t core;
+    cpu_topology_core_set(&pool->topology, worker->index, &core);
+    (void)pthread_setaffinity_np(worker->thread, sizeof core, &core);
 }
 
 /* Starts the workers with all signals blocked: signals belong to the program's own threads. */
@@ -116,11 +203,24 @@ static enum status start_workers(struct worker_pool *pool) {
         *worker = (struct worker){.pool = pool, .index = i};
         code = pthread_create(&worker->thread, NULL, worker_main, worker);
         pool->started_count += code == 0;
+        if (code == 0 && pool->is_placed) {
+            place_worker(pool, worker);
+        }
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     CHECK(code == 0, STATUS_OUT_OF_MEMORY, "cannot start thread %u of %u: %s; use fewer --threads",
           pool->started_count + 2, pool->thread_count, strerror(code));
     return STATUS_OK;
+}
+
+static void plan_placement(struct worker_pool *pool) {
+    if (!read_affinity(&pool->allowed)) {
+        return;
+    }
+    cpu_topology_read(system_cpu_path, &pool->allowed, &pool->topology);
+    unsigned cores = worker_pool_cores_allowed();
+    pool->spins = pool->thread_count <= (unsigned)CPU_COUNT(&pool->allowed);
+    pool->is_placed = pool->thread_count == cores && cores == pool->topology.core_count;
 }
 
 enum status worker_pool_create(unsigned thread_count, struct worker_pool **out) {
@@ -133,8 +233,9 @@ enum status worker_pool_create(unsigned thread_count, struct worker_pool **out) 
     CHECK_MEMORY(pool);
     memset(pool, 0, bytes);
     pool->thread_count = thread_count;
+    plan_placement(pool);
     pthread_mutex_init(&pool->mutex, NULL);
-    pthread_cond_init(&pool->run_started, NULL);
+    pthread_cond_init(&pool->gate_changed, NULL);
     pthread_cond_init(&pool->workers_left, NULL);
     enum status status = start_workers(pool);
     if (status != STATUS_OK) {
@@ -145,20 +246,26 @@ enum status worker_pool_create(unsigned thread_count, struct worker_pool **out) 
     return STATUS_OK;
 }
 
+static void wake_workers(struct worker_pool *pool) {
+    if (atomic_load(&pool->sleeping_workers) != 0) {
+        pthread_mutex_lock(&pool->mutex);
+        pthread_cond_broadcast(&pool->gate_changed);
+        pthread_mutex_unlock(&pool->mutex);
+    }
+}
+
 void worker_pool_destroy(struct worker_pool **pool_pointer) {
     struct worker_pool *pool = *pool_pointer;
     if (pool == NULL) {
         return;
     }
-    pthread_mutex_lock(&pool->mutex);
-    pool->is_stopping = true;
-    pthread_cond_broadcast(&pool->run_started);
-    pthread_mutex_unlock(&pool->mutex);
+    atomic_fetch_or(&pool->gate, GATE_IS_STOPPING);
+    wake_workers(pool);
     for (unsigned i = 0; i < pool->started_count; i++) {
         pthread_join(pool->workers[i].thread, NULL);
     }
     pthread_cond_destroy(&pool->workers_left);
-    pthread_cond_destroy(&pool->run_started);
+    pthread_cond_destroy(&pool->gate_changed);
     pthread_mutex_destroy(&pool->mutex);
     free(pool);
     *pool_pointer = NULL;
@@ -168,27 +275,45 @@ unsigned worker_pool_thread_count(const struct worker_pool *pool) {
     return pool->thread_count;
 }
 
-static void open_run(struct worker_pool *pool) {
-    pthread_mutex_lock(&pool->mutex);
-    atomic_store(&pool->next_task, 0);
-    pool->is_open = true;
-    atomic_fetch_add(&pool->generation, 1);
-    pthread_cond_broadcast(&pool->run_started);
-    pthread_mutex_unlock(&pool->mutex);
+/*
+ * Moves the caller off a worker's core, where the two would take turns until the system notices. The caller
+ * keeps its own mask: it is not ours, and threads that it starts later inherit it.
+ */
+static void place_caller(struct worker_pool *pool) {
+    int cpu = sched_getcpu();
+    if (cpu < 0 || cpu >= CPU_SETSIZE || pool->topology.cores[cpu] <= 0) {
+        return;
+    }
+    cpu_set_t core;
+    cpu_topology_core_set(&pool->topology, 0, &core);
+    if (sched_setaffinity(0, sizeof core, &core) == 0) {
+        (void)sched_setaffinity(0, sizeof pool->allowed, &pool->allowed);
+    }
 }
 
+static void open_run(struct worker_pool *pool) {
+    uint64_t gate = atomic_load_explicit(&pool->gate, memory_order_relaxed);
+    atomic_store_explicit(&pool->next_task, 0, memory_order_relaxed);
+    atomic_store(&pool->gate, (gate & ~(GATE_RUN - 1)) + GATE_RUN + GATE_IS_OPEN);
+    wake_workers(pool);
+}
+
+/* Waits until no joined worker is left. Each one that leaves changes the gate, so waiting starts anew. */
 static void close_run(struct worker_pool *pool) {
-    pthread_mutex_lock(&pool->mutex);
-    pool->is_open = false;
-    pthread_mutex_unlock(&pool->mutex);
-    for (int i = 0; i < SPIN_ROUNDS && atomic_load(&pool->busy_count) != 0; i++) {
-        sched_yield();
+    uint64_t workers = atomic_fetch_and(&pool->gate, ~GATE_IS_OPEN) & GATE_WORKERS;
+    while (workers != 0) {
+        uint64_t left = wait_awake(pool, GATE_WORKERS, workers, caller_awake_seconds) & GATE_WORKERS;
+        if (left == workers) {
+            pthread_mutex_lock(&pool->mutex);
+            atomic_store(&pool->is_caller_sleeping, true);
+            while ((left = atomic_load(&pool->gate) & GATE_WORKERS) != 0) {
+                pthread_cond_wait(&pool->workers_left, &pool->mutex);
+            }
+            atomic_store(&pool->is_caller_sleeping, false);
+            pthread_mutex_unlock(&pool->mutex);
+        }
+        workers = left;
     }
-    pthread_mutex_lock(&pool->mutex);
-    while (atomic_load(&pool->busy_count) != 0) {
-        pthread_cond_wait(&pool->workers_left, &pool->mutex);
-    }
-    pthread_mutex_unlock(&pool->mutex);
 }
 
 void worker_pool_run(struct worker_pool *pool, size_t task_count,
@@ -199,7 +324,10 @@ void worker_pool_run(struct worker_pool *pool, size_t task_count,
         }
         return;
     }
-    /* No worker reads these before it has seen the run open, which the mutex orders. */
+    if (pool->is_placed) {
+        place_caller(pool);
+    }
+    /* No worker reads these before it has joined the run, which the gate orders. */
     pool->task_count = task_count;
     pool->task = task;
     pool->context = context;

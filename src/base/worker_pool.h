@@ -2,8 +2,12 @@
  * A fixed set of threads that share out numbered tasks.
  *
  * The caller works too, so a pool of one thread starts none. A run returns when every task is done. One run
- * at a time; tasks may not start another. Workers sleep between runs. What a task computes may depend on its
- * index only, never on the thread it lands on.
+ * at a time; tasks may not start another. Between runs workers wait awake for a moment, because the
+ * operations of a step follow each other closely, then sleep. What a task computes may depend on its index
+ * only, never on the thread it lands on.
+ *
+ * A pool that takes every core this process may use gives each worker a core of its own. A smaller one
+ * leaves placement to the system: two such pools must not pile up on the same cores.
  */
 #ifndef SLUICE_BASE_WORKER_POOL_H
 #define SLUICE_BASE_WORKER_POOL_H
@@ -14,7 +18,10 @@
 
 struct worker_pool;
 
-/* Cores this process may use: its affinity mask and its cgroup's quota (rounded up), at least 1. */
+/*
+ * Cores this process may use: the physical ones of its affinity mask (hyper-threads of one core count once),
+ * limited by its cgroup's quota (rounded up); at least 1.
+ */
 unsigned worker_pool_cores_allowed(void);
 
 /* A pool of `thread_count` threads, the caller included (1..1024). Owned by the caller. */

@@ -76,19 +76,20 @@ static enum status create_device(struct sluice_engine *engine) {
 }
 
 static enum status load_weights(struct sluice_engine *engine, struct checkpoint **checkpoint) {
-    struct tensor_spec_list list = {.arena = &engine->model_arena};
+    struct tensor_spec_list *list = &engine->tensors;
     struct tensor_probe probe = checkpoint_probe(*checkpoint);
     const struct model_family *family = engine->model->family;
-    TRY(family->list_tensors(engine->model, &probe, &list));
-    struct loaded_tensor *loaded = calloc(list.count, sizeof *loaded);
+    list->arena = &engine->model_arena;
+    TRY(family->list_tensors(engine->model, &probe, list));
+    struct loaded_tensor *loaded = calloc(list->count, sizeof *loaded);
     CHECK_MEMORY(loaded);
     enum status status =
-        checkpoint_load(checkpoint, &list, engine->device, engine->stream, loaded, &engine->weights);
+        checkpoint_load(checkpoint, list, engine->device, engine->stream, loaded, &engine->weights);
     if (status == STATUS_OK) {
-        status = family->bind(engine->model, &list, loaded);
+        status = family->bind(engine->model, list, loaded);
     }
     free(loaded);
-    engine->facts.tensor_count = list.count;
+    engine->facts.tensor_count = list->count;
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }
 

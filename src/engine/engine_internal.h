@@ -15,6 +15,7 @@ struct sluice_engine {
     struct sluice_engine_facts facts;
     struct arena model_arena; /* model, specs, state table */
     struct model *model;
+    struct tensor_spec_list tensors; /* what the model expected of its checkpoint */
     const struct backend *backend;
     struct device *device;
     struct stream *stream;

@@ -40,6 +40,8 @@ struct model {
     int64_t vocabulary_size;
     int64_t hidden_size;
     int64_t position_limit; /* max_position_embeddings */
+    int64_t expert_count;   /* routed experts of a layer; 0 if there are none */
+    int64_t expert_picks;   /* of them, how many a token goes to */
     int layer_count;        /* without draft layers */
     int draft_limit;
 };
@@ -88,6 +90,13 @@ struct model_family {
     /* As forward_head, for boundaries that forward_draft wrote: logits of the token at i + 2. */
     enum status (*forward_draft_head)(const struct model *model, const struct step *step,
                                       const struct boundary *boundary, struct tensor *logits);
+
+    /*
+     * What a row at `position` costs beyond the products with weights, for floors and planning: returns
+     * additions and multiplications of all layers, draft layers excepted, and sets rows_read, one per record
+     * of the state table, to the rows of that kind it reads (averages where that changes from row to row).
+     */
+    double (*describe_row_work)(const struct model *model, int64_t position, double *rows_read);
 
     /* A sentence for `inspect`: layer kinds and sizes. Appends to `out`. */
     void (*describe)(const struct model *model, struct string_buffer *out);

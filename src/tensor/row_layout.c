@@ -7,13 +7,12 @@
 #include "tensor/number_format.h"
 #include "tensor/quantize.h"
 
-static int64_t fp8_scale_count(const struct row_layout *layout) {
+int64_t row_layout_scale_count(const struct row_layout *layout) {
     return (layout->width - layout->plain_width + ACT8_KV_BLOCK - 1) / ACT8_KV_BLOCK;
 }
 
-/* Offset of the bf16 channels of an FP8 row. */
-static size_t fp8_plain_offset(const struct row_layout *layout) {
-    size_t bytes = (size_t)(layout->width - layout->plain_width + fp8_scale_count(layout));
+size_t row_layout_plain_offset(const struct row_layout *layout) {
+    size_t bytes = (size_t)(layout->width - layout->plain_width + row_layout_scale_count(layout));
     return (bytes + 7) & ~(size_t)7;
 }
 
@@ -22,7 +21,7 @@ size_t row_layout_bytes(const struct row_layout *layout) {
     case ROW_F32:
         return (size_t)layout->width * sizeof(float);
     case ROW_FP8:
-        return fp8_plain_offset(layout) + (size_t)layout->plain_width * 2;
+        return row_layout_plain_offset(layout) + (size_t)layout->plain_width * 2;
     case ROW_FP4:
         return (size_t)(layout->width / 2 + layout->width / ACT4_BLOCK);
     }
@@ -31,9 +30,9 @@ size_t row_layout_bytes(const struct row_layout *layout) {
 
 static void encode_fp8(const struct row_layout *layout, const float *values, unsigned char *row) {
     int64_t coded = layout->width - layout->plain_width;
-    size_t plain = fp8_plain_offset(layout);
+    size_t plain = row_layout_plain_offset(layout);
     memset(row + coded, 0, plain - (size_t)coded);
-    for (int64_t block = 0; block < fp8_scale_count(layout); block++) {
+    for (int64_t block = 0; block < row_layout_scale_count(layout); block++) {
         int64_t first = block * ACT8_KV_BLOCK;
         int64_t length = coded - first < ACT8_KV_BLOCK ? coded - first : ACT8_KV_BLOCK;
         row[coded + block] = (unsigned char)(act8_encode_block(values + first, length, row + first) + 127);
@@ -46,7 +45,7 @@ static void decode_fp8(const struct row_layout *layout, const unsigned char *row
     for (int64_t i = 0; i < coded; i++) {
         values[i] = e4m3_decode(row[i]) * e8m0_decode(row[coded + i / ACT8_KV_BLOCK]);
     }
-    elements_decode(DTYPE_BF16, row + fp8_plain_offset(layout), layout->plain_width, values + coded);
+    elements_decode(DTYPE_BF16, row + row_layout_plain_offset(layout), layout->plain_width, values + coded);
 }
 
 static void encode_fp4(const struct row_layout *layout, const float *values, unsigned char *row) {

@@ -22,6 +22,10 @@ struct row_layout {
 /* Bytes of one row. */
 size_t row_layout_bytes(const struct row_layout *layout);
 
+/* Of a ROW_FP8 row: how many scales follow the codes, and where the bf16 channels start. */
+int64_t row_layout_scale_count(const struct row_layout *layout);
+size_t row_layout_plain_offset(const struct row_layout *layout);
+
 /* Stores [width] floats; reads them back. Rows need no alignment. */
 void row_encode(const struct row_layout *layout, const float *values, void *row);
 void row_decode(const struct row_layout *layout, const void *row, float *values);

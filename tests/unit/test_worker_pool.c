@@ -148,6 +148,39 @@ static void test_workers_sleep_between_runs(void **state) {
     worker_pool_destroy(&pool);
 }
 
+/* Pauses of every length between runs: workers are met spinning, yielding, asleep and on their way there. */
+static void test_runs_after_pauses(void **state) {
+    (void)state;
+    struct worker_pool *pool = NULL;
+    assert_int_equal(worker_pool_create(3, &pool), STATUS_OK);
+    size_t sums[5] = {0};
+    for (int run = 0; run < 600; run++) {
+        worker_pool_run(pool, 5, add_index, sums);
+        assert_int_equal(sums[run % 5], (size_t)(run + 1) * (size_t)(run % 5 + 1));
+        double end = clock_seconds() + (double)(run % 40) * 10e-6;
+        while (clock_seconds() < end) {
+        }
+    }
+    worker_pool_destroy(&pool);
+}
+
+/* Workers may be bound to cores, the caller may not: threads that it starts would inherit it. */
+static void test_the_caller_keeps_its_affinity(void **state) {
+    (void)state;
+    cpu_set_t before;
+    cpu_set_t after;
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    struct worker_pool *pool = NULL;
+    assert_int_equal(worker_pool_create(worker_pool_cores_allowed(), &pool), STATUS_OK);
+    size_t sums[5] = {0};
+    for (int run = 0; run < 100; run++) {
+        worker_pool_run(pool, 5, add_index, sums);
+        assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
+        assert_true(CPU_EQUAL(&before, &after));
+    }
+    worker_pool_destroy(&pool);
+}
+
 static void test_destroy_at_once(void **state) {
     (void)state;
     for (int i = 0; i < 200; i++) {
@@ -193,6 +226,8 @@ int main(void) {
         cmocka_unit_test(test_tasks_run_at_the_same_time),
         cmocka_unit_test(test_run_waits_for_a_slow_worker),
         cmocka_unit_test(test_workers_sleep_between_runs),
+        cmocka_unit_test(test_runs_after_pauses),
+        cmocka_unit_test(test_the_caller_keeps_its_affinity),
         cmocka_unit_test(test_destroy_at_once),
         cmocka_unit_test(test_thread_count_has_bounds),
         cmocka_unit_test(test_cores_allowed_follow_the_affinity),

@@ -40,6 +40,8 @@ enum status deepseek_v4_create(struct arena *arena, const struct json *config,
         .vocabulary_size = model->config.vocabulary_size,
         .hidden_size = model->config.hidden_size,
         .position_limit = model->config.position_limit,
+        .expert_count = model->config.expert_count,
+        .expert_picks = model->config.expert_picks,
         .layer_count = (int)model->config.layer_count,
         .draft_limit = request->draft_limit,
     };
@@ -141,5 +143,6 @@ const struct model_family deepseek_v4_family = {
     .forward_head = deepseek_v4_forward_head,
     .forward_draft = deepseek_v4_forward_draft,
     .forward_draft_head = deepseek_v4_forward_draft_head,
+    .describe_row_work = deepseek_v4_describe_row_work,
     .describe = deepseek_v4_describe,
 };

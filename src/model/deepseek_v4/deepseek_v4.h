@@ -2,7 +2,7 @@
  * The DeepSeek-V4 family: Flash, Pro and any configuration of their shape (spec deepseek-v4).
  *
  * deepseek_v4_config.c checks the configuration, deepseek_v4_tensors.c lists and binds the tensors,
- * deepseek_v4_forward.c computes. Everything here is private to these files.
+ * deepseek_v4_forward.c computes, deepseek_v4_work.c counts. Everything here is private to these files.
  */
 #ifndef SLUICE_MODEL_DEEPSEEK_V4_DEEPSEEK_V4_H
 #define SLUICE_MODEL_DEEPSEEK_V4_DEEPSEEK_V4_H
@@ -166,6 +166,7 @@ enum status deepseek_v4_forward_draft(const struct model *model, const struct st
                                       const struct boundary *in, struct boundary *out);
 enum status deepseek_v4_forward_draft_head(const struct model *model, const struct step *step,
                                            const struct boundary *boundary, struct tensor *logits);
+double deepseek_v4_describe_row_work(const struct model *model, int64_t position, double *rows_read);
 void deepseek_v4_describe(const struct model *model, struct string_buffer *out);
 
 #endif

@@ -1,0 +1,58 @@
+/*
+ * State rows to bf16, in channel order (KV rows) or in the order of weight_decode.h (index rows).
+ *
+ * What FP8 and FP4 rows hold is exact in bf16. Rows whose codes or scales are out of the fast range (NaN,
+ * infinities) take row_decode.
+ */
+#ifndef SLUICE_BACKENDS_CPU_AVX512_BF16_BF16_DECODE_H
+#define SLUICE_BACKENDS_CPU_AVX512_BF16_BF16_DECODE_H
+
+#include <immintrin.h>
+#include <string.h>
+
+#include "backends/cpu/avx512_bf16/weight_decode.h"
+#include "tensor/number_format.h"
+#include "tensor/quantize.h"
+#include "tensor/row_layout.h"
+
+/* FP8 rows that bf16_decode_kv_row takes. */
+static inline bool bf16_takes_kv_row(const struct row_layout *layout) {
+    return layout->encoding == ROW_FP8 && layout->width % 32 == 0 &&
+           (layout->width - layout->plain_width) % CHUNK == 0;
+}
+
+static inline bool bf16_takes_index_row(const struct row_layout *layout) {
+    return layout->encoding == ROW_FP4 && layout->width % CHUNK == 0;
+}
+
+/* Undoes the order that fp8_decode leaves: 128-bit parts 0 2 4 6, 1 3 5 7. */
+static inline struct bf16_chunk bf16_in_order(struct bf16_chunk chunk) {
+    const __m512i low = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
+    const __m512i high = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+    return (struct bf16_chunk){_mm512_permutex2var_epi64(chunk.first, low, chunk.second),
+                               _mm512_permutex2var_epi64(chunk.first, high, chunk.second)};
+}
+
+/* One FP8 row, [width] bf16 in channel order. `floats`: scratch of [width]. */
+static inline void bf16_decode_kv_row(const struct fp8_table *table, const struct row_layout *layout,
+                                      const unsigned char *row, float *floats, uint16_t *out) {
+    int64_t coded = layout->width - layout->plain_width;
+    __mmask64 is_special = 0;
+    for (int64_t i = 0; i < coded; i += CHUNK) {
+        int scale = row[coded + i / CHUNK];
+        is_special |= fp8_find_nan(row + i, ~(__mmask64)0) | (__mmask64)(scale > FP8_SCALE_LARGEST);
+        __m512i lowered = _mm512_set1_epi16((short)((FP8_SCALE_LARGEST - scale) << BF16_EXPONENT_SHIFT));
+        struct bf16_chunk chunk = bf16_in_order(fp8_decode(table, row + i, ~(__mmask64)0, lowered));
+        _mm512_storeu_si512(out + i, chunk.first);
+        _mm512_storeu_si512(out + i + CHUNK / 2, chunk.second);
+    }
+    memcpy(out + coded, row + row_layout_plain_offset(layout), (size_t)layout->plain_width * sizeof *out);
+    if (is_special != 0) {
+        row_decode(layout, row, floats);
+        for (int64_t i = 0; i < coded; i++) {
+            out[i] = bf16_encode(floats[i]);
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,367 @@
+/* Register path for few inputs, panel path for many, and the exceptions. */
+#include "backends/cpu/avx512_bf16/matrix_block.h"
+
+#include <immintrin.h>
+#include <string.h>
+
+#include "backends/cpu/avx512_bf16/input_rows.h"
+#include "backends/cpu/avx512_bf16/weight_decode.h"
+#include "backends/cpu/lanes/lanes.h"
+
+enum {
+    ROWS = 16,       /* results that are summed up together */
+    ROW_GROUP = 4,   /* weight rows that are streamed side by side */
+    FEW_INPUTS = 4,  /* up to here weights are decoded in registers */
+    TILE_INPUTS = 4, /* inputs of a panel tile */
+};
+
+/* Scratch: the panel, one row of floats for the slow decoder, scales of four FP4 rows. */
+static size_t panel_bytes(int64_t columns) {
+    return (size_t)(MATRIX_BLOCK_ROWS * input_row_stride(columns)) * sizeof(uint16_t);
+}
+
+static size_t lowered_words(int64_t columns) {
+    return (size_t)(input_row_stride(columns) / WEIGHT_FP4_GROUP + 32);
+}
+
+size_t matrix_block_scratch_bytes(int64_t columns) {
+    size_t bytes = panel_bytes(columns) + (size_t)input_row_stride(columns) * sizeof(float) +
+                   ROW_GROUP * lowered_words(columns) * sizeof(uint16_t);
+    return (bytes + 63) & ~(size_t)63;
+}
+
+bool matrix_block_takes(const struct weight *weight) {
+    if (weight->format == WEIGHT_PLAIN) {
+        return weight->dtype == DTYPE_BF16;
+    }
+    return weight->scale_dtype == DTYPE_F8_E8M0;
+}
+
+/* Where one weight row lies and how its scales are found. */
+struct row_source {
+    const uint8_t *codes;
+    const uint16_t *lowered; /* FP4: per group; FP8: per block of 128 */
+};
+
+/* The parts of a block that are the same for all rows. */
+struct block {
+    const struct weight *weight;
+    int64_t columns;
+    int64_t stride; /* columns, padded */
+    uint16_t *panel;
+    float *floats;
+    uint16_t *lowered;
+    struct fp8_table fp8;
+    __m512i fp4;
+};
+
+static __mmask64 columns_mask(int64_t left) {
+    return left >= 64 ? ~(__mmask64)0 : ((__mmask64)1 << left) - 1;
+}
+
+/* Scales of a row as words to lower exponents by; false if one is out of the fast range. */
+static bool prepare_scales(const struct block *block, int64_t row, uint16_t *lowered) {
+    const struct weight *weight = block->weight;
+    bool is_fp8 = weight->format == WEIGHT_FP8;
+    int64_t unit = is_fp8 ? WEIGHT_FP8_BLOCK : WEIGHT_FP4_GROUP;
+    int64_t count = (block->columns + unit - 1) / unit;
+    const uint8_t *scales =
+        (const uint8_t *)weight->scales + (is_fp8 ? row / WEIGHT_FP8_BLOCK * count : row * count);
+    int largest = is_fp8 ? FP8_SCALE_LARGEST : FP4_SCALE_LARGEST;
+    __m512i highest = _mm512_set1_epi16((short)largest);
+    __mmask32 is_outside = 0;
+    for (int64_t i = 0; i < count; i += 32) {
+        __mmask32 mask = count - i >= 32 ? 0xFFFFFFFFu : (1u << (count - i)) - 1;
+        __m512i scale = _mm512_cvtepu8_epi16(_mm256_maskz_loadu_epi8(mask, scales + i));
+        is_outside |= _mm512_mask_cmpgt_epu16_mask(mask, scale, highest);
+        if (!is_fp8) {
+            is_outside |= _mm512_mask_testn_epi16_mask(mask, scale, scale);
+        }
+        __m512i words = _mm512_slli_epi16(_mm512_sub_epi16(highest, scale), BF16_EXPONENT_SHIFT);
+        _mm512_storeu_si512(lowered + i, words);
+    }
+    return is_outside == 0;
+}
+
+static bool has_nan_code(const struct block *block, int64_t row) {
+    const uint8_t *codes = (const uint8_t *)block->weight->data + row * block->columns;
+    __mmask64 found = 0;
+    for (int64_t i = 0; i < block->columns; i += CHUNK) {
+        found |= fp8_find_nan(codes + i, columns_mask(block->columns - i));
+    }
+    return found != 0;
+}
+
+static struct row_source source_of(const struct block *block, int64_t row, const uint16_t *lowered) {
+    int64_t elements = row * block->columns;
+    size_t bytes = (size_t)elements * 2;
+    if (block->weight->format == WEIGHT_FP8) {
+        bytes = (size_t)elements;
+    } else if (block->weight->format == WEIGHT_FP4) {
+        bytes = (size_t)elements / 2;
+    }
+    return (struct row_source){(const uint8_t *)block->weight->data + bytes, lowered};
+}
+
+/* The chunk that starts at `column`, in the fast way. */
+static inline __attribute__((always_inline)) struct bf16_chunk decode_chunk(const struct block *block,
+                                                                            enum weight_format format,
+                                                                            const struct row_source *row,
+                                                                            int64_t column) {
+    int64_t left = block->columns - column;
+    if (format == WEIGHT_FP8) {
+        __m512i lowered = _mm512_set1_epi16((short)row->lowered[column / WEIGHT_FP8_BLOCK]);
+        return fp8_decode(&block->fp8, row->codes + column, columns_mask(left), lowered);
+    }
+    if (format == WEIGHT_FP4) {
+        __mmask32 mask = (__mmask32)columns_mask(left / 2);
+        return fp4_decode(block->fp4, row->codes + column / 2, mask,
+                          fp4_spread_lowered(row->lowered + column / WEIGHT_FP4_GROUP));
+    }
+    __mmask32 first = (__mmask32)columns_mask(left);
+    __mmask32 second = left <= 32 ? 0 : (__mmask32)columns_mask(left - 32);
+    const uint8_t *bytes = row->codes + 2 * column;
+    return (struct bf16_chunk){_mm512_maskz_loadu_epi16(first, bytes),
+                               _mm512_maskz_loadu_epi16(second, bytes + 64)};
+}
+
+static inline __m512 dot_chunk(__m512 sum, struct bf16_chunk weights, const uint16_t *input) {
+    __m512 part = _mm512_dpbf16_ps(sum, (__m512bh)weights.first, (__m512bh)_mm512_loadu_si512(input));
+    return _mm512_dpbf16_ps(part, (__m512bh)weights.second, (__m512bh)_mm512_loadu_si512(input + 32));
+}
+
+/*
+ * Lane sums of ROW_GROUP rows with `count` inputs, weights decoded in registers. sums: [count][ROWS]. False
+ * if a code was a NaN, which the fast decoder does not know.
+ */
+static inline __attribute__((always_inline)) bool
+stream_rows(const struct block *block, enum weight_format format, const struct row_source *rows,
+            const void *const *inputs, int count, __m512 (*sums)[ROWS]) {
+    __m512 lanes[FEW_INPUTS][ROW_GROUP];
+    for (int m = 0; m < count; m++) {
+        for (int r = 0; r < ROW_GROUP; r++) {
+            lanes[m][r] = _mm512_setzero_ps();
+        }
+    }
+    __mmask64 nan_codes = 0;
+    for (int64_t column = 0; column < block->columns; column += CHUNK) {
+        for (int r = 0; r < ROW_GROUP; r++) {
+            struct bf16_chunk chunk = decode_chunk(block, format, &rows[r], column);
+            if (format == WEIGHT_FP8) {
+                nan_codes |= fp8_find_nan(rows[r].codes + column, columns_mask(block->columns - column));
+            }
+            for (int m = 0; m < count; m++) {
+                lanes[m][r] = dot_chunk(lanes[m][r], chunk, (const uint16_t *)inputs[m] + column);
+            }
+        }
+    }
+    for (int m = 0; m < count; m++) {
+        for (int r = 0; r < ROW_GROUP; r++) {
+            sums[m][r] = lanes[m][r];
+        }
+    }
+    return nan_codes == 0;
+}
+
+/* One specialised loop per format and number of inputs. */
+#define STREAM_COUNT(format)                                      \
+    switch (count) {                                              \
+    case 1:                                                       \
+        return stream_rows(block, format, rows, inputs, 1, sums); \
+    case 2:                                                       \
+        return stream_rows(block, format, rows, inputs, 2, sums); \
+    case 3:                                                       \
+        return stream_rows(block, format, rows, inputs, 3, sums); \
+    default:                                                      \
+        return stream_rows(block, format, rows, inputs, 4, sums); \
+    }
+
+static bool stream_fp8(const struct block *block, const struct row_source *rows, const void *const *inputs,
+                       int64_t count, __m512 (*sums)[ROWS]) {
+    STREAM_COUNT(WEIGHT_FP8)
+}
+
+static bool stream_fp4(const struct block *block, const struct row_source *rows, const void *const *inputs,
+                       int64_t count, __m512 (*sums)[ROWS]) {
+    STREAM_COUNT(WEIGHT_FP4)
+}
+
+static bool stream_plain(const struct block *block, const struct row_source *rows, const void *const *inputs,
+                         int64_t count, __m512 (*sums)[ROWS]) {
+    STREAM_COUNT(WEIGHT_PLAIN)
+}
+
+/* Sums the lanes of sixteen rows and hands them out. */
+static void finish_rows(const __m512 *sums, int64_t input, int64_t first_row, int64_t row_count,
+                        const struct matrix_sink *sink) {
+    f32x16 lanes[ROWS];
+    float values[ROWS];
+    memcpy(lanes, sums, sizeof lanes);
+    lanes_store(values, lanes_sum_each(lanes));
+    sink->take(sink->context, input, first_row, row_count, values);
+}
+
+/* Sources of the four rows from `row`; rows past the block repeat its last, their results are dropped. */
+static bool prepare_group(const struct block *block, int64_t row, int64_t last_row, struct row_source *rows) {
+    bool is_fast = true;
+    for (int r = 0; r < ROW_GROUP; r++) {
+        int64_t at = row + r < last_row ? row + r : last_row;
+        uint16_t *lowered = block->lowered + (size_t)r * lowered_words(block->columns);
+        if (block->weight->format != WEIGHT_PLAIN) {
+            is_fast = prepare_scales(block, at, lowered) && is_fast;
+        }
+        rows[r] = source_of(block, at, lowered);
+    }
+    return is_fast;
+}
+
+/* Few inputs: false, with nothing handed out, if a row needs the slow decoder. */
+static bool multiply_streaming(const struct block *block, int64_t first_row, int64_t row_count,
+                               const void *const *inputs, int64_t count, const struct matrix_sink *sink) {
+    __m512 sums[FEW_INPUTS][ROWS];
+    for (int64_t group = 0; group < ROWS; group += ROW_GROUP) {
+        struct row_source rows[ROW_GROUP];
+        if (!prepare_group(block, first_row + group, first_row + row_count - 1, rows)) {
+            return false;
+        }
+        __m512(*target)[ROWS] = (__m512(*)[ROWS])(void *)&sums[0][group];
+        bool is_done;
+        if (block->weight->format == WEIGHT_FP8) {
+            is_done = stream_fp8(block, rows, inputs, count, target);
+        } else if (block->weight->format == WEIGHT_FP4) {
+            is_done = stream_fp4(block, rows, inputs, count, target);
+        } else {
+            is_done = stream_plain(block, rows, inputs, count, target);
+        }
+        if (!is_done) {
+            return false;
+        }
+    }
+    for (int64_t m = 0; m < count; m++) {
+        finish_rows(sums[m], m, first_row, row_count, sink);
+    }
+    return true;
+}
+
+/* Decodes a row into the panel by the decoder of tensor/weight.h: any scale, any code. */
+static void decode_row_slowly(const struct block *block, int64_t row, uint16_t *panel_row) {
+    weight_decode_row(block->weight, row, block->floats);
+    uint16_t *words = (uint16_t *)block->floats;
+    for (int64_t i = 0; i < block->columns; i++) {
+        words[i] = bf16_encode(block->floats[i]);
+    }
+    input_row_pack(block->weight->format, false, words, block->columns, panel_row);
+}
+
+static void decode_row(const struct block *block, int64_t row, uint16_t *panel_row) {
+    enum weight_format format = block->weight->format;
+    bool is_fast = format == WEIGHT_PLAIN || prepare_scales(block, row, block->lowered);
+    if (!is_fast || (format == WEIGHT_FP8 && has_nan_code(block, row))) {
+        decode_row_slowly(block, row, panel_row);
+        return;
+    }
+    struct row_source source = source_of(block, row, block->lowered);
+    for (int64_t column = 0; column < block->columns; column += CHUNK) {
+        struct bf16_chunk chunk;
+        if (format == WEIGHT_FP8) {
+            chunk = decode_chunk(block, WEIGHT_FP8, &source, column);
+        } else if (format == WEIGHT_FP4) {
+            chunk = decode_chunk(block, WEIGHT_FP4, &source, column);
+        } else {
+            chunk = decode_chunk(block, WEIGHT_PLAIN, &source, column);
+        }
+        _mm512_storeu_si512(panel_row + column, chunk.first);
+        _mm512_storeu_si512(panel_row + column + 32, chunk.second);
+    }
+}
+
+/* Four inputs times four panel rows: sums[m][r]. */
+static void multiply_tile(const uint16_t *panel, int64_t stride, const void *const *inputs,
+                          __m512 sums[TILE_INPUTS][ROWS], int64_t group) {
+    __m512 lanes[TILE_INPUTS][ROW_GROUP];
+    for (int m = 0; m < TILE_INPUTS; m++) {
+        for (int r = 0; r < ROW_GROUP; r++) {
+            lanes[m][r] = _mm512_setzero_ps();
+        }
+    }
+    for (int64_t column = 0; column < stride; column += 32) {
+        __m512bh weights[ROW_GROUP];
+        for (int r = 0; r < ROW_GROUP; r++) {
+            weights[r] = (__m512bh)_mm512_loadu_si512(panel + r * stride + column);
+        }
+        for (int m = 0; m < TILE_INPUTS; m++) {
+            __m512bh input = (__m512bh)_mm512_loadu_si512((const uint16_t *)inputs[m] + column);
+            for (int r = 0; r < ROW_GROUP; r++) {
+                lanes[m][r] = _mm512_dpbf16_ps(lanes[m][r], weights[r], input);
+            }
+        }
+    }
+    for (int m = 0; m < TILE_INPUTS; m++) {
+        for (int r = 0; r < ROW_GROUP; r++) {
+            sums[m][group + r] = lanes[m][r];
+        }
+    }
+}
+
+static void multiply_panel(const struct block *block, int64_t first_row, int64_t row_count,
+                           const void *const *inputs, int64_t count, const struct matrix_sink *sink) {
+    for (int64_t m = 0; m < count; m += TILE_INPUTS) {
+        const void *tile[TILE_INPUTS];
+        int64_t tile_count = count - m < TILE_INPUTS ? count - m : TILE_INPUTS;
+        for (int64_t i = 0; i < TILE_INPUTS; i++) {
+            tile[i] = inputs[m + (i < tile_count ? i : tile_count - 1)];
+        }
+        for (int64_t first = 0; first < row_count; first += ROWS) {
+            __m512 sums[TILE_INPUTS][ROWS];
+            int64_t rows = row_count - first < ROWS ? row_count - first : ROWS;
+            for (int64_t group = 0; group < ROWS; group += ROW_GROUP) {
+                multiply_tile(block->panel + (first + group) * block->stride, block->stride, tile, sums,
+                              group);
+            }
+            for (int64_t i = 0; i < tile_count; i++) {
+                finish_rows(sums[i], m + i, first_row + first, rows, sink);
+            }
+        }
+    }
+}
+
+/* Decodes the rows once; those that fill up the last sixteen are zeroed. */
+static void fill_panel(const struct block *block, int64_t first_row, int64_t row_count) {
+    int64_t padded = (row_count + ROWS - 1) / ROWS * ROWS;
+    for (int64_t r = 0; r < padded; r++) {
+        uint16_t *panel_row = block->panel + r * block->stride;
+        if (r < row_count) {
+            decode_row(block, first_row + r, panel_row);
+        } else {
+            memset(panel_row, 0, (size_t)block->stride * sizeof *panel_row);
+        }
+    }
+}
+
+static struct block make_block(const struct weight *weight, void *scratch) {
+    struct block block = {.weight = weight, .columns = weight->columns};
+    block.stride = input_row_stride(weight->columns);
+    block.panel = scratch;
+    block.floats = (float *)(void *)((char *)scratch + panel_bytes(weight->columns));
+    block.lowered = (uint16_t *)(block.floats + block.stride);
+    block.fp8 = fp8_table_load();
+    block.fp4 = fp4_table_load();
+    return block;
+}
+
+void matrix_block_multiply(const struct weight *weight, int64_t first_row, int64_t row_count,
+                           const void *const *inputs, int64_t count, void *scratch,
+                           const struct matrix_sink *sink) {
+    struct block block = make_block(weight, scratch);
+    for (int64_t first = 0; first < row_count && count <= FEW_INPUTS; first += ROWS) {
+        int64_t rows = row_count - first < ROWS ? row_count - first : ROWS;
+        if (count > 0 && !multiply_streaming(&block, first_row + first, rows, inputs, count, sink)) {
+            fill_panel(&block, first_row + first, rows);
+            multiply_panel(&block, first_row + first, rows, inputs, count, sink);
+        }
+    }
+    if (count > FEW_INPUTS) {
+        fill_panel(&block, first_row, row_count);
+        multiply_panel(&block, first_row, row_count, inputs, count, sink);
+    }
+}

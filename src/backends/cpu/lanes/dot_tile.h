@@ -1,0 +1,88 @@
+/*
+ * Sixteen dot products at once: four vectors with four others, each with the order of lanes_dot.
+ *
+ * The inner loops run on parts of the sixteen lanes that fit a register of the instruction set: compilers
+ * make poor code of wider vectors. Lanes do not meet before the end, so that the bits are the same.
+ */
+#ifndef SLUICE_BACKENDS_CPU_LANES_DOT_TILE_H
+#define SLUICE_BACKENDS_CPU_LANES_DOT_TILE_H
+
+#include "backends/cpu/lanes/lanes.h"
+
+enum {
+    DOT_SIDE = 4, /* vectors on each side */
+#if defined(__AVX512F__)
+    PART = 16,  /* lanes of a register */
+    TILE_B = 4, /* vectors of b that meet the four of a: as many sums as there are registers for */
+#elif defined(__AVX2__)
+    PART = 8,
+    TILE_B = 2,
+#else
+    PART = 4,
+    TILE_B = 2,
+#endif
+};
+
+typedef float lane_part __attribute__((vector_size(PART * sizeof(float))));
+
+static inline lane_part lane_part_load(const float *from) {
+    lane_part value;
+    memcpy(&value, from, sizeof value);
+    return value;
+}
+
+static inline void lane_part_store(float *to, lane_part value) {
+    memcpy(to, &value, sizeof value);
+}
+
+/* The part's lanes of a[i] . b[j] for the four of a and TILE_B of b, to sums[i][j]. */
+static inline void dot_part(const float *const *a, const float *const *b, int64_t first, int64_t count,
+                            float (*sums)[DOT_SIDE][LANES]) {
+    lane_part partial[DOT_SIDE * TILE_B];
+#pragma GCC unroll 16
+    for (int i = 0; i < DOT_SIDE * TILE_B; i++) {
+        partial[i] = (lane_part){0};
+    }
+    for (int64_t c = first; c < count; c += LANES) {
+        lane_part y[TILE_B];
+#pragma GCC unroll 4
+        for (int j = 0; j < TILE_B; j++) {
+            y[j] = lane_part_load(b[j] + c);
+        }
+#pragma GCC unroll 4
+        for (int i = 0; i < DOT_SIDE; i++) {
+            lane_part x = lane_part_load(a[i] + c);
+#pragma GCC unroll 4
+            for (int j = 0; j < TILE_B; j++) {
+                partial[i * TILE_B + j] += x * y[j];
+            }
+        }
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < DOT_SIDE * TILE_B; i++) {
+        lane_part_store(sums[i / TILE_B][i % TILE_B] + first, partial[i]);
+    }
+}
+
+/* Value 4 i + j of `out` is lanes_dot(a[i], b[j], count). count: a multiple of LANES. */
+static inline void lanes_dot_tile(const float *const *a, const float *const *b, int64_t count, float *out) {
+    float sums[DOT_SIDE][DOT_SIDE][LANES];
+    for (int j = 0; j < DOT_SIDE; j += TILE_B) {
+        for (int part = 0; part < LANES; part += PART) {
+            dot_part(a, b + j, part, count, (float(*)[DOT_SIDE][LANES]) & sums[0][j]);
+        }
+    }
+#if defined(__AVX512F__)
+    f32x16 each[LANES];
+    for (int i = 0; i < LANES; i++) {
+        each[i] = lanes_load(sums[i / DOT_SIDE][i % DOT_SIDE]);
+    }
+    lanes_store(out, lanes_sum_each(each));
+#else
+    for (int i = 0; i < LANES; i++) {
+        out[i] = lanes_sum(lanes_load(sums[i / DOT_SIDE][i % DOT_SIDE]));
+    }
+#endif
+}
+
+#endif

@@ -1,0 +1,61 @@
+/*
+ * Walsh-Hadamard transform in natural order: the butterflies of the reference, equal in every bit.
+ */
+#ifndef SLUICE_BACKENDS_CPU_LANES_HADAMARD_LANES_H
+#define SLUICE_BACKENDS_CPU_LANES_HADAMARD_LANES_H
+
+#include <math.h>
+
+#include "backends/cpu/lanes/quantize_lanes.h"
+
+/* Partners meet: a + b in the lower lane, a - b in the upper, whose sign bit `upper` marks. */
+LANES_INLINE f32x16 lanes_butterfly(f32x16 x, f32x16 partner, u32x16 upper) {
+    return partner + lanes_from_bits(lanes_bits(x) ^ upper);
+}
+
+/* The steps between lanes of one vector, up to distance width / 2. */
+LANES_INLINE f32x16 lanes_hadamard_inside(f32x16 x, int64_t width) {
+    const uint32_t s = 0x80000000u;
+    x = lanes_butterfly(x,
+                        __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14),
+                        (u32x16){0, s, 0, s, 0, s, 0, s, 0, s, 0, s, 0, s, 0, s});
+    if (width >= 4) {
+        x = lanes_butterfly(
+            x, __builtin_shufflevector(x, x, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13),
+            (u32x16){0, 0, s, s, 0, 0, s, s, 0, 0, s, s, 0, 0, s, s});
+    }
+    if (width >= 8) {
+        x = lanes_butterfly(
+            x, __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11),
+            (u32x16){0, 0, 0, 0, s, s, s, s, 0, 0, 0, 0, s, s, s, s});
+    }
+    if (width >= 16) {
+        x = lanes_butterfly(
+            x, __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7),
+            (u32x16){0, 0, 0, 0, 0, 0, 0, 0, s, s, s, s, s, s, s, s});
+    }
+    return x;
+}
+
+/* In place, scaled by width^-0.5; width a power of two from 2. */
+LANES_INLINE void lanes_hadamard(float *x, int64_t width) {
+    for (int64_t i = 0; i < width; i += LANES) {
+        f32x16 value = lanes_read_left(DTYPE_F32, x, i, width - i);
+        lanes_write_left(DTYPE_F32, x, i, width - i, lanes_hadamard_inside(value, width));
+    }
+    for (int64_t half = LANES; half < width; half *= 2) {
+        for (int64_t i = 0; i < width; i += (i + LANES) % half == 0 ? half + LANES : LANES) {
+            f32x16 a = lanes_load(x + i);
+            f32x16 b = lanes_load(x + i + half);
+            lanes_store(x + i, a + b);
+            lanes_store(x + i + half, a - b);
+        }
+    }
+    float scale = (float)(1.0 / sqrt((double)width));
+    for (int64_t i = 0; i < width; i += LANES) {
+        f32x16 value = lanes_read_left(DTYPE_F32, x, i, width - i);
+        lanes_write_left(DTYPE_F32, x, i, width - i, value * scale);
+    }
+}
+
+#endif

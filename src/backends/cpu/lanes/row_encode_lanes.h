@@ -1,0 +1,84 @@
+/*
+ * Storing one state row: row_encode of tensor/row_layout.h on lanes, equal in every bit.
+ */
+#ifndef SLUICE_BACKENDS_CPU_LANES_ROW_ENCODE_LANES_H
+#define SLUICE_BACKENDS_CPU_LANES_ROW_ENCODE_LANES_H
+
+#include "backends/cpu/lanes/quantize_lanes.h"
+#include "tensor/row_layout.h"
+
+typedef uint16_t u16x8 __attribute__((vector_size(16)));
+typedef uint8_t u8x8 __attribute__((vector_size(8)));
+
+/* ACT8 of the leading channels in blocks of 64, bf16 of the others. `first`: the row's first element in x. */
+LANES_INLINE void lanes_encode_fp8_row(enum dtype dtype, const struct row_layout *layout, const void *x,
+                                       int64_t first, unsigned char *row) {
+    int64_t coded = layout->width - layout->plain_width;
+    size_t plain = row_layout_plain_offset(layout);
+    memset(row + coded, 0, plain - (size_t)coded);
+    for (int64_t start = 0; start < coded; start += ACT8_KV_BLOCK) {
+        int64_t length = coded - start < ACT8_KV_BLOCK ? coded - start : ACT8_KV_BLOCK;
+        int exponent = act8_scale_exponent(lanes_largest_magnitude(dtype, x, first + start, length));
+        float inverse = f32_power_of_two(-exponent);
+        for (int64_t i = 0; i < length; i += LANES) {
+            f32x16 value = lanes_read_left(dtype, x, first + start + i, length - i);
+            u8x16 codes = __builtin_convertvector(lanes_e4m3_encode(value * inverse), u8x16);
+            memcpy(row + start + i, &codes, (size_t)(length - i < LANES ? length - i : LANES));
+        }
+        row[coded + start / ACT8_KV_BLOCK] = (unsigned char)(exponent + 127);
+    }
+    for (int64_t i = 0; i < layout->plain_width; i += LANES) {
+        int64_t left = layout->plain_width - i;
+        lanes_write_left(DTYPE_BF16, row + plain, i, left,
+                         lanes_read_left(dtype, x, first + coded + i, left));
+    }
+}
+
+/* ACT4 in groups of 32, two codes a byte. */
+LANES_INLINE void lanes_encode_fp4_row(enum dtype dtype, const struct row_layout *layout, const void *x,
+                                       int64_t first, unsigned char *row) {
+    for (int64_t start = 0; start < layout->width; start += ACT4_BLOCK) {
+        int exponent = act4_scale_exponent(lanes_largest_magnitude(dtype, x, first + start, ACT4_BLOCK));
+        float inverse = f32_power_of_two(-exponent);
+        for (int64_t i = 0; i < ACT4_BLOCK; i += LANES) {
+            f32x16 value = lanes_read(dtype, x, first + start + i);
+            u8x16 codes = __builtin_convertvector(lanes_e2m1_encode(value * inverse), u8x16);
+            u16x8 pairs;
+            memcpy(&pairs, &codes, sizeof pairs);
+            /* The second code of a pair lies in the upper byte. */
+            u8x8 bytes = __builtin_convertvector((pairs & 0x0Fu) | (pairs >> 4), u8x8);
+            memcpy(row + (start + i) / 2, &bytes, sizeof bytes);
+        }
+        row[layout->width / 2 + start / ACT4_BLOCK] = (unsigned char)(exponent + 127);
+    }
+}
+
+LANES_INLINE void lanes_encode_row_typed(enum dtype dtype, const struct row_layout *layout, const void *x,
+                                         int64_t first, unsigned char *row) {
+    switch (layout->encoding) {
+    case ROW_F32:
+        for (int64_t i = 0; i < layout->width; i += LANES) {
+            int64_t left = layout->width - i;
+            lanes_write_left(DTYPE_F32, row, i, left, lanes_read_left(dtype, x, first + i, left));
+        }
+        break;
+    case ROW_FP8:
+        lanes_encode_fp8_row(dtype, layout, x, first, row);
+        break;
+    case ROW_FP4:
+        lanes_encode_fp4_row(dtype, layout, x, first, row);
+        break;
+    }
+}
+
+/* Stores layout->width elements (F32 or BF16) of x from element `first`. */
+static inline void lanes_encode_row(enum dtype dtype, const struct row_layout *layout, const void *x,
+                                    int64_t first, unsigned char *row) {
+    if (dtype == DTYPE_F32) {
+        lanes_encode_row_typed(DTYPE_F32, layout, x, first, row);
+    } else {
+        lanes_encode_row_typed(DTYPE_BF16, layout, x, first, row);
+    }
+}
+
+#endif

@@ -1,0 +1,339 @@
+/*
+ * Sequences that are not prefilled themselves get a copy of the state of one that was: rows of a real prefill
+ * at a fraction of the time. Each repeat of a decode measurement starts from the same position again. Rings
+ * then hold rows of later positions: real rows at the right addresses, though of no meaning.
+ */
+#include "tools/bench.h"
+
+#include <stdlib.h>
+
+#include "backends/cpu/cpu_features.h"
+#include "base/clock.h"
+#include "base/progress.h"
+#include "engine/engine_internal.h"
+#include "tools/bench_machine.h"
+
+struct bench_session {
+    const struct bench_request *request;
+    struct sluice_engine *engine;
+    struct bench_report *report;
+    struct weight_work weights;
+    int64_t slot_count;
+    int32_t *tokens;                /* [chunk_tokens] */
+    int32_t *logit_rows;            /* [slot_count]: 0, 1, 2, ... */
+    struct step_segment *segments;  /* [slot_count] */
+    float *logits;                  /* [slot_count, vocabulary] */
+    double *rows_read;              /* [state kinds] */
+    double *samples;                /* [repeats] */
+    struct progress progress;
+    uint64_t done_tokens;
+};
+
+/* A token of the sequence in a slot: the splitmix64 finaliser over all that identifies it. */
+static int32_t random_token(const struct bench_session *session, int64_t slot, int64_t position) {
+    uint64_t z = session->request->seed + ((uint64_t)slot << 32) + (uint64_t)position;
+    z = (z + 1) * 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return (int32_t)((z ^ (z >> 31)) % (uint64_t)session->engine->model->vocabulary_size);
+}
+
+static void count_tokens(struct bench_session *session, int64_t count) {
+    session->done_tokens += (uint64_t)count;
+    progress_update(&session->progress, session->done_tokens);
+}
+
+/* Takes `length` tokens into a slot, in steps of chunk_tokens; logits of the last one. */
+static enum status prefill(struct bench_session *session, int64_t slot, int64_t length, double *seconds) {
+    int64_t chunk = session->engine->options.chunk_tokens;
+    double started = clock_seconds();
+    for (int64_t first = 0; first < length; first += chunk) {
+        int64_t rows = length - first < chunk ? length - first : chunk;
+        for (int64_t i = 0; i < rows; i++) {
+            session->tokens[i] = random_token(session, slot, first + i);
+        }
+        const int32_t last_row = (int32_t)rows - 1;
+        struct step_segment segment = {(int32_t)slot, (int32_t)first, (int32_t)rows, session->tokens};
+        struct step_plan plan = {.segments = &segment, .segment_count = 1, .logit_rows = &last_row};
+        plan.logit_row_count = first + rows == length;
+        TRY(executor_run(session->engine->executor, &plan, session->logits));
+        count_tokens(session, rows);
+    }
+    *seconds = clock_seconds() - started;
+    return STATUS_OK;
+}
+
+/* Decodes one token in each of the first `batch` slots, `count` times; seconds of one step. */
+static enum status decode(struct bench_session *session, int64_t batch, int64_t position, int64_t count,
+                          double *seconds) {
+    struct step_plan plan = {.segments = session->segments, .segment_count = (int32_t)batch};
+    plan.logit_rows = session->logit_rows;
+    plan.logit_row_count = (int32_t)batch;
+    double started = clock_seconds();
+    for (int64_t i = 0; i < count; i++) {
+        for (int64_t slot = 0; slot < batch; slot++) {
+            session->tokens[slot] = random_token(session, slot, position + i);
+            session->segments[slot] =
+                (struct step_segment){(int32_t)slot, (int32_t)(position + i), 1, &session->tokens[slot]};
+        }
+        TRY(executor_run(session->engine->executor, &plan, session->logits));
+        count_tokens(session, batch);
+    }
+    *seconds = (clock_seconds() - started) / (double)count;
+    return STATUS_OK;
+}
+
+static enum status copy_slot(struct bench_session *session, int64_t from, int64_t to) {
+    const struct state_pool *states = &session->engine->states;
+    for (int i = 0; i < states->count; i++) {
+        const struct state_rows *rows = &states->rows[i];
+        TRY(stream_copy_within(session->engine->stream, state_rows_at(rows, to, 0),
+                               state_rows_at(rows, from, 0), (size_t)rows->rows_per_slot * rows->row_bytes));
+    }
+    return stream_synchronize(session->engine->stream);
+}
+
+static int compare_seconds(const void *left, const void *right) {
+    double a = *(const double *)left;
+    double b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+static struct bench_seconds summarise(double *samples, int count) {
+    qsort(samples, (size_t)count, sizeof *samples, compare_seconds);
+    double median = (samples[(count - 1) / 2] + samples[count / 2]) / 2.0;
+    return (struct bench_seconds){.median = median, .minimum = samples[0], .maximum = samples[count - 1]};
+}
+
+static void add_floor(const struct bench_session *session, struct bench_measure *measure) {
+    const struct bench_report *report = session->report;
+    if (report->limits.read_bytes_per_second > 0.0) {
+        measure->bandwidth_floor_seconds = measure->work.bytes / report->limits.read_bytes_per_second;
+    }
+    if (report->peak_flops > 0.0) {
+        measure->flop_floor_seconds = measure->work.operations / report->peak_flops;
+    }
+}
+
+static void add_work(struct bench_session *session, const struct step_shape *shape, struct step_work *sum) {
+    const struct sluice_engine *engine = session->engine;
+    bench_add_step_work(engine->model, &session->weights, engine->states.rows, engine->states.count, shape,
+                        session->rows_read, sum);
+}
+
+static enum status measure_prefill(struct bench_session *session, int64_t length,
+                                   struct bench_measure *out) {
+    int repeats = session->request->repeats;
+    *out = (struct bench_measure){0};
+    for (int r = 0; r < repeats; r++) {
+        TRY(prefill(session, r % session->slot_count, length, &session->samples[r]));
+    }
+    for (int64_t slot = repeats; slot < session->slot_count; slot++) {
+        TRY(copy_slot(session, slot % repeats, slot));
+    }
+    out->seconds = summarise(session->samples, repeats);
+    int64_t chunk = session->engine->options.chunk_tokens;
+    for (int64_t first = 0; first < length; first += chunk) {
+        int64_t rows = length - first < chunk ? length - first : chunk;
+        const struct step_shape shape = {.segment_count = 1,
+                                         .segment_rows = rows,
+                                         .first_position = first,
+                                         .logit_rows = first + rows == length};
+        add_work(session, &shape, &out->work);
+    }
+    add_floor(session, out);
+    return STATUS_OK;
+}
+
+static enum status measure_decode(struct bench_session *session, int64_t length, int64_t batch,
+                                  struct bench_measure *out) {
+    int64_t count = session->request->gen_tokens;
+    double warm_up;
+    *out = (struct bench_measure){0};
+    TRY(decode(session, batch, length, 1, &warm_up));
+    for (int r = 0; r < session->request->repeats; r++) {
+        TRY(decode(session, batch, length, count, &session->samples[r]));
+    }
+    out->seconds = summarise(session->samples, session->request->repeats);
+    const struct step_shape middle = {.segment_count = batch,
+                                      .segment_rows = 1,
+                                      .first_position = length + count / 2,
+                                      .logit_rows = batch};
+    add_work(session, &middle, &out->work);
+    add_floor(session, out);
+    return STATUS_OK;
+}
+
+/* Touches every page that matters: a chunk of tokens goes to nearly all experts. */
+static enum status warm_up(struct bench_session *session) {
+    const struct sluice_engine_options *options = &session->engine->options;
+    double seconds;
+    int64_t length = options->chunk_tokens < options->context_tokens ? options->chunk_tokens
+                                                                     : options->context_tokens;
+    TRY(prefill(session, 0, length, &seconds));
+    return STATUS_OK;
+}
+
+static enum status measure_rows(struct bench_session *session) {
+    const struct bench_request *request = session->request;
+    struct bench_report *report = session->report;
+    TRY(warm_up(session));
+    for (int p = 0; p < request->prompt_tokens.count; p++) {
+        struct bench_measure of_prompt;
+        int64_t length = request->prompt_tokens.values[p];
+        TRY(measure_prefill(session, length, &of_prompt));
+        for (int b = 0; b < request->batches.count; b++) {
+            struct bench_row row = {.prompt_tokens = length, .batch = request->batches.values[b]};
+            row.prefill = of_prompt;
+            TRY(measure_decode(session, length, row.batch, &row.decode));
+            row.peak_resident_bytes = bench_peak_resident_bytes();
+            report->rows[report->row_count++] = row;
+        }
+    }
+    return STATUS_OK;
+}
+
+static int64_t largest(const struct bench_numbers *numbers) {
+    int64_t value = 0;
+    for (int i = 0; i < numbers->count; i++) {
+        value = numbers->values[i] > value ? numbers->values[i] : value;
+    }
+    return value;
+}
+
+static enum status check_request(const struct bench_request *request) {
+    CHECK(request->gen_tokens >= 1 && request->repeats >= 1, STATUS_BAD_ARGUMENT,
+          "a benchmark needs at least one repeat and one token to generate");
+    CHECK(request->prompt_tokens.count > 0 && request->batches.count > 0, STATUS_BAD_ARGUMENT,
+          "a benchmark needs a prompt length and a batch size");
+    return STATUS_OK;
+}
+
+static enum status open_engine(struct bench_session *session) {
+    struct sluice_engine_options options = session->request->engine;
+    int64_t slots = largest(&session->request->batches);
+    options.context_tokens = largest(&session->request->prompt_tokens) + session->request->gen_tokens;
+    options.session_count = (int)slots;
+    options.chunk_tokens = options.chunk_tokens < slots ? (int)slots : options.chunk_tokens;
+    TRY((enum status)sluice_engine_open(&options, &session->engine));
+    /* The engine shortens steps to its context; a batch must still fit one. */
+    CHECK(session->engine->options.chunk_tokens >= slots, STATUS_OUT_OF_RANGE,
+          "a batch of %lld needs a context of at least as many tokens: raise --prompt-tokens or --gen-tokens",
+          (long long)slots);
+    session->slot_count = slots;
+    return STATUS_OK;
+}
+
+static enum status alloc_buffers(struct bench_session *session) {
+    const struct sluice_engine *engine = session->engine;
+    size_t slots = (size_t)session->slot_count;
+    session->tokens = calloc((size_t)engine->options.chunk_tokens, sizeof *session->tokens);
+    session->logit_rows = calloc(slots, sizeof *session->logit_rows);
+    session->segments = calloc(slots, sizeof *session->segments);
+    session->logits = calloc(slots * (size_t)engine->model->vocabulary_size, sizeof *session->logits);
+    session->rows_read = calloc((size_t)engine->states.count, sizeof *session->rows_read);
+    session->samples = calloc((size_t)session->request->repeats, sizeof *session->samples);
+    size_t rows = (size_t)(session->request->prompt_tokens.count * session->request->batches.count);
+    session->report->rows = calloc(rows, sizeof *session->report->rows);
+    CHECK_MEMORY(session->tokens);
+    CHECK_MEMORY(session->logit_rows);
+    CHECK_MEMORY(session->segments);
+    CHECK_MEMORY(session->logits);
+    CHECK_MEMORY(session->rows_read);
+    CHECK_MEMORY(session->samples);
+    CHECK_MEMORY(session->report->rows);
+    for (size_t i = 0; i < slots; i++) {
+        session->logit_rows[i] = (int32_t)i;
+    }
+    return STATUS_OK;
+}
+
+static void close_session(struct bench_session *session) {
+    free(session->tokens);
+    free(session->logit_rows);
+    free(session->segments);
+    free(session->logits);
+    free(session->rows_read);
+    free(session->samples);
+    sluice_engine_close(&session->engine);
+}
+
+/* Native activations are bf16 wherever it counts; ideal ones never are. */
+static double peak_flops(const struct roofline *limits, enum sluice_numerics numerics) {
+    bool has_bf16 = numerics == SLUICE_NUMERICS_NATIVE && limits->bf16_flops_per_second > 0.0;
+    return has_bf16 ? limits->bf16_flops_per_second : limits->f32_flops_per_second;
+}
+
+static enum status fill_report(struct bench_session *session) {
+    struct bench_report *report = session->report;
+    const struct sluice_engine *engine = session->engine;
+    report->facts = engine->facts;
+    report->thread_count = worker_pool_thread_count(engine->pool);
+    report->chunk_tokens = engine->options.chunk_tokens;
+    report->gen_tokens = session->request->gen_tokens;
+    report->repeats = session->request->repeats;
+    TRY(cpu_features_parse(engine->options.cpu_features, &report->cpu_features));
+    TRY(roofline_measure(engine->pool, report->cpu_features, &report->limits));
+    report->peak_flops = peak_flops(&report->limits, engine->options.numerics);
+    string_buffer_append_text(&report->model_directory, engine->options.model_directory);
+    engine->model->family->describe(engine->model, &report->model_description);
+    TRY(string_buffer_check(&report->model_directory));
+    return string_buffer_check(&report->model_description);
+}
+
+/* Tokens of all steps, for the progress line. */
+static uint64_t planned_tokens(const struct bench_session *session) {
+    const struct bench_request *request = session->request;
+    int64_t tokens = session->engine->options.chunk_tokens;
+    for (int p = 0; p < request->prompt_tokens.count; p++) {
+        tokens += request->repeats * request->prompt_tokens.values[p];
+        for (int b = 0; b < request->batches.count; b++) {
+            tokens += (1 + request->repeats * request->gen_tokens) * request->batches.values[b];
+        }
+    }
+    return (uint64_t)tokens;
+}
+
+enum status bench_measure_limits(unsigned thread_count, const char *cpu_features, unsigned *used_features,
+                                 unsigned *used_threads, struct roofline *out) {
+    struct worker_pool *pool;
+    TRY(cpu_features_parse(cpu_features, used_features));
+    TRY(worker_pool_create(thread_count == 0 ? worker_pool_cores_allowed() : thread_count, &pool));
+    *used_threads = worker_pool_thread_count(pool);
+    enum status status = roofline_measure(pool, *used_features, out);
+    worker_pool_destroy(&pool);
+    TRY(status);
+    return STATUS_OK;
+}
+
+enum status bench_run(const struct bench_request *request, struct bench_report *out) {
+    enum status status = STATUS_OK;
+    *out = (struct bench_report){0};
+    struct bench_session session = {.request = request, .report = out};
+    TRY(check_request(request));
+    TRY_GOTO(open_engine(&session));
+    TRY_GOTO(alloc_buffers(&session));
+    TRY_GOTO(fill_report(&session));
+    bench_weight_work(session.engine->model, &session.engine->tensors, &session.weights);
+    progress_start(&session.progress, "measuring", "tokens", planned_tokens(&session));
+    status = measure_rows(&session);
+    progress_finish(&session.progress);
+    TRY_GOTO(status);
+fail:
+    close_session(&session);
+    if (status != STATUS_OK) {
+        bench_report_deinit(out);
+    }
+    return status;
+}
+
+void bench_report_deinit(struct bench_report *report) {
+    string_buffer_deinit(&report->model_directory);
+    string_buffer_deinit(&report->model_description);
+    free(report->rows);
+    *report = (struct bench_report){0};
+}
+
+double bench_fraction(double floor_seconds, double seconds) {
+    return seconds > 0.0 ? floor_seconds / seconds : 0.0;
+}

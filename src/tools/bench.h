@@ -1,0 +1,88 @@
+/*
+ * The offline benchmark: prefill and decode measured apart, each beside its floor.
+ *
+ * For each prompt length, prompts of random tokens are taken in; then, for each batch size, so many
+ * sequences decode from there on, one token each a step. Everything runs through the engine's executor, with
+ * logits for every decoded token and without a sampler. One thread.
+ */
+#ifndef SLUICE_TOOLS_BENCH_H
+#define SLUICE_TOOLS_BENCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "base/string_buffer.h"
+#include "tools/roofline_standin.h"
+#include "sluice/engine.h"
+#include "tools/bench_work.h"
+
+enum { BENCH_NUMBERS_MAX = 32 };
+
+struct bench_numbers {
+    int64_t values[BENCH_NUMBERS_MAX];
+    int count;
+};
+
+struct bench_request {
+    /* Directory, device, numerics, features, threads, chunk; the rest is worked out. */
+    struct sluice_engine_options engine;
+    struct bench_numbers prompt_tokens; /* ascending, each at least 1 */
+    struct bench_numbers batches;       /* each at least 1 */
+    int64_t gen_tokens;                 /* steps of one decode measurement, at least 1 */
+    int repeats;                        /* at least 1 */
+    uint64_t seed;                      /* of the tokens */
+};
+
+/* Over the repeats. */
+struct bench_seconds {
+    double median;
+    double minimum;
+    double maximum;
+};
+
+/* What was measured, what it takes at least, and the share of the machine's limits that was reached. */
+struct bench_measure {
+    struct bench_seconds seconds;
+    struct step_work work;
+    double bandwidth_floor_seconds; /* the bytes at the machine's read bandwidth */
+    double flop_floor_seconds;      /* the operations at its peak */
+};
+
+struct bench_row {
+    int64_t prompt_tokens; /* and so the context that decoding starts from */
+    int64_t batch;
+    struct bench_measure prefill; /* of one whole prompt */
+    struct bench_measure decode;  /* of one step */
+    size_t peak_resident_bytes;   /* of the process so far */
+};
+
+struct bench_report {
+    struct sluice_engine_facts facts;
+    struct roofline limits;
+    double peak_flops; /* the limit that operations of this numerics mode have */
+    unsigned thread_count;
+    unsigned cpu_features;
+    int chunk_tokens;
+    int64_t gen_tokens;
+    int repeats;
+    struct string_buffer model_directory;
+    struct string_buffer model_description;
+    struct bench_row *rows; /* prompt by prompt, then batch by batch */
+    int row_count;
+};
+
+/* Measures the machine with `thread_count` threads (0: the cores allowed); `cpu_features` as in --cpu-features.
+ */
+enum status bench_measure_limits(unsigned thread_count, const char *cpu_features, unsigned *used_features,
+                                 unsigned *used_threads, struct roofline *out);
+
+/* Loads the model and measures all rows. Owned: bench_report_deinit, also of a zeroed struct. */
+enum status bench_run(const struct bench_request *request, struct bench_report *out);
+
+void bench_report_deinit(struct bench_report *report);
+
+/* Share of a limit that was reached: floor over measured time; 0 where either is unknown. */
+double bench_fraction(double floor_seconds, double seconds);
+
+#endif
