@@ -47,7 +47,8 @@ static enum status parse_numbers(const char *text, const char *option, struct be
 static enum status make_request(const struct cli_options *options, struct bench_request *out) {
     static const char *const devices[] = {"cpu", "guard"};
     *out = (struct bench_request){.engine = sluice_engine_options_default()};
-    CHECK(options->model != NULL, STATUS_USAGE, "--model is missing: the folder of the checkpoint to measure");
+    CHECK(options->model != NULL, STATUS_USAGE,
+          "--model is missing: the folder of the checkpoint to measure");
     out->engine.model_directory = options->model;
     out->engine.device = devices[options->device];
     out->engine.cpu_features = options->cpu_features;

@@ -22,4 +22,7 @@ enum status command_inspect(const struct cli_options *options, int word_count, c
 /* Writes a checkpoint of random weights. */
 enum status command_synth(const struct cli_options *options, int word_count, char **words);
 
+/* How fast a checkpoint runs here, beside the machine's limits. */
+enum status command_bench(const struct cli_options *options, int word_count, char **words);
+
 #endif

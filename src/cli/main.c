@@ -41,6 +41,12 @@ static const struct command_row commands[] = {
       "Example:\n"
       "  sluice synth --config config.json --out synthetic-model --shard-bytes 4000000000"},
      command_synth},
+    {{CLI_BENCH, "bench", "", "Measures how fast a checkpoint runs here, beside what the machine could do.",
+      "Examples:\n"
+      "  sluice bench --model models/mini-v4 --prompt-tokens 128,512 --batch 1,4 --json\n"
+      "  sluice bench --model models/mini-v4 --context 128,512,2048 --plot bench.svg\n"
+      "  sluice bench --roofline"},
+     command_bench},
 };
 
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };

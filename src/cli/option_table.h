@@ -18,6 +18,7 @@ enum cli_command {
     CLI_TOKENIZE = 1 << 1,
     CLI_INSPECT = 1 << 2,
     CLI_SYNTH = 1 << 3,
+    CLI_BENCH = 1 << 4,
 };
 
 /* Values of --reasoning-effort, --numerics and --device, in the order of their choices. */
@@ -69,6 +70,16 @@ struct cli_options {
     bool decode;
     bool verify;
     bool tensors;
+
+    /* Measuring. */
+    const char *prompt_tokens; /* "128,512" */
+    bool prompt_tokens_given;
+    const char *context; /* the same; NULL if not given */
+    const char *batch;   /* the same */
+    int64_t gen_tokens;
+    int64_t repeats;
+    bool roofline;
+    const char *plot; /* SVG file to write; NULL for none */
 
     /* Execution. */
     int numerics;             /* enum cli_numerics */

@@ -29,7 +29,8 @@ static void add_few_segments(struct case_plan *plan) {
 
 static void add_many_segments(struct case_plan *plan) {
     add_segment(plan, 0, 255, 1);
-    add_segment(plan, 1, 120, 70); /* ends a block of 128 in its middle, half of its window lies in the step */
+    add_segment(plan, 1, 120,
+                70); /* ends a block of 128 in its middle, half of its window lies in the step */
     add_segment(plan, 2, 0, 1);
     add_segment(plan, 3, 0, 40);
     add_segment(plan, 4, 509, 4);

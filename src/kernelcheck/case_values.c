@@ -100,8 +100,7 @@ enum status case_add_rows(struct kernel_case *kernel_case, unsigned id, enum dty
 
 enum status case_mark_result(struct kernel_case *kernel_case, const struct case_tensor *tensor,
                              const struct tolerance *tolerance) {
-    size_t row_bytes =
-        (size_t)tensor_row_elements(&tensor->tensor) * dtype_bytes(tensor->tensor.dtype);
+    size_t row_bytes = (size_t)tensor_row_elements(&tensor->tensor) * dtype_bytes(tensor->tensor.dtype);
     TRY(kernel_case_add_output(kernel_case, tensor->operand, tensor->tensor.dtype, row_bytes, tolerance));
     return STATUS_OK;
 }

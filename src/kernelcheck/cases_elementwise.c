@@ -1,6 +1,6 @@
 /*
- * Row by row arithmetic and copies. Shapes: width = channels, outer = heads or copies, inner = rows of a table,
- * plain = rotary channels. is_variant: rms_norm has no weight, rope turns back.
+ * Row by row arithmetic and copies. Shapes: width = channels, outer = heads or copies, inner = rows of a
+ * table, plain = rotary channels. is_variant: rms_norm has no weight, rope turns back.
  */
 #include <stdlib.h>
 
@@ -32,8 +32,8 @@ static enum status build_embedding(struct kernel_case *kernel_case) {
                         &args->out));
     args->table = case_keep(kernel_case, &table, sizeof table);
     CHECK_MEMORY(args->table);
-    kernel_case->used_bytes = tensor_bytes(&args->out) +
-                              (size_t)(rows * shape->width) * dtype_bytes(shape->weight_dtype);
+    kernel_case->used_bytes =
+        tensor_bytes(&args->out) + (size_t)(rows * shape->width) * dtype_bytes(shape->weight_dtype);
     return STATUS_OK;
 }
 

@@ -11,7 +11,8 @@
 #include "kernelcheck/case_values.h"
 
 static const struct tolerance exact = {TOLERANCE_EXACT, 0, 0, "copies and sums in a fixed order"};
-static const struct tolerance weight_tolerance = {TOLERANCE_ULP, 16, 0, "exp and log of the score, one quotient"};
+static const struct tolerance weight_tolerance = {TOLERANCE_ULP, 16, 0,
+                                                  "exp and log of the score, one quotient"};
 static const struct tolerance expert_tolerances[NUMERICS_COUNT] = {
     {TOLERANCE_NMSE, 1e-11, 1e-9, "fp32 sums against double"},
     {TOLERANCE_NMSE, 1e-5, 2e-3, "an error of a sum can flip an inner bf16, and that one an fp8 code of 12%"},
@@ -99,8 +100,8 @@ static enum status build_moe_experts(struct kernel_case *kernel_case) {
     const struct weight *down = args->bank->down;
     size_t expert_bytes = 2 * (weight_data_bytes(gate) + weight_scale_bytes(gate)) + weight_data_bytes(down) +
                           weight_scale_bytes(down);
-    kernel_case->used_bytes = (size_t)used_count * expert_bytes + tensor_bytes(&args->x) +
-                              tensor_bytes(&args->out);
+    kernel_case->used_bytes =
+        (size_t)used_count * expert_bytes + tensor_bytes(&args->x) + tensor_bytes(&args->out);
     kernel_case->operation_count = 6.0 * (double)(kernel_case->plan.row_count * shape->picks) *
                                    (double)shape->width * (double)shape->inner;
     return STATUS_OK;
@@ -109,7 +110,12 @@ static enum status build_moe_experts(struct kernel_case *kernel_case) {
 static const struct case_shape moe_experts_shapes[] = {
     {.width = 64, .inner = 32, .experts = 3, .picks = 2, .format = WEIGHT_FP4, .scale_dtype = DTYPE_F8_E8M0},
     {.width = 160, .inner = 96, .experts = 9, .picks = 3, .format = WEIGHT_FP4, .scale_dtype = DTYPE_F8_E8M0},
-    {.width = 544, .inner = 288, .experts = 4, .picks = 1, .format = WEIGHT_FP4, .scale_dtype = DTYPE_F8_E8M0},
+    {.width = 544,
+     .inner = 288,
+     .experts = 4,
+     .picks = 1,
+     .format = WEIGHT_FP4,
+     .scale_dtype = DTYPE_F8_E8M0},
     {.width = 96, .inner = 64, .experts = 4, .picks = 4, .format = WEIGHT_FP4, .scale_dtype = DTYPE_F32},
     {.width = 130, .inner = 70, .experts = 5, .picks = 2, .format = WEIGHT_FP8, .scale_dtype = DTYPE_F8_E8M0},
     {.width = 256, .inner = 128, .experts = 6, .picks = 3, .format = WEIGHT_FP8, .scale_dtype = DTYPE_F32},
@@ -178,7 +184,8 @@ static enum status add_table(struct kernel_case *kernel_case, struct tensor *out
     const struct case_shape *shape = kernel_case->shape;
     size_t operand;
     size_t step = dtype_bytes(shape->scale_dtype);
-    TRY(kernel_case_add_operand(kernel_case, (size_t)(shape->inner * shape->picks) * step, CASE_ODD, &operand));
+    TRY(kernel_case_add_operand(kernel_case, (size_t)(shape->inner * shape->picks) * step, CASE_ODD,
+                                &operand));
     unsigned char *image = case_operand_image(kernel_case, operand);
     int32_t *picked = ARENA_NEW(&kernel_case->arena, int32_t, (size_t)shape->picks);
     CHECK_MEMORY(picked);
@@ -228,12 +235,22 @@ static const struct case_shape route_experts_shapes[] = {
     {.experts = 35, .picks = 4, .is_in_place = true},
     {.experts = 384, .picks = 8, .is_f32 = true, .is_in_place = true},
     {.experts = 16, .picks = 3, .inner = 1000, .is_variant = true, .scale_dtype = DTYPE_I64},
-    {.experts = 50, .picks = 6, .inner = 40000, .is_variant = true, .is_in_place = true, .scale_dtype = DTYPE_I32},
+    {.experts = 50,
+     .picks = 6,
+     .inner = 40000,
+     .is_variant = true,
+     .is_in_place = true,
+     .scale_dtype = DTYPE_I32},
 };
 
 static const struct case_shape route_experts_bench_shapes[] = {
     {.label = "by score", .experts = 64, .picks = 6},
-    {.label = "by table", .experts = 64, .picks = 6, .inner = 32768, .is_variant = true, .scale_dtype = DTYPE_I64},
+    {.label = "by table",
+     .experts = 64,
+     .picks = 6,
+     .inner = 32768,
+     .is_variant = true,
+     .scale_dtype = DTYPE_I64},
 };
 
 const struct case_family case_family_route_experts = {

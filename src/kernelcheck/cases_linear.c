@@ -101,9 +101,12 @@ static enum status build_grouped_linear(struct kernel_case *kernel_case) {
 }
 
 static const struct case_shape grouped_linear_shapes[] = {
-    {.width = 19, .outer = 1, .inner = 3, PLAIN_F32},    {.width = 64, .outer = 4, .inner = 16, PLAIN_BF16},
-    {.width = 101, .outer = 3, .inner = 37, PLAIN_BF16}, {.width = 128, .outer = 2, .inner = 64, FP8},
-    {.width = 300, .outer = 3, .inner = 50, FP8},        {.width = 129, .outer = 2, .inner = 9, FP8_F32_SCALES},
+    {.width = 19, .outer = 1, .inner = 3, PLAIN_F32},
+    {.width = 64, .outer = 4, .inner = 16, PLAIN_BF16},
+    {.width = 101, .outer = 3, .inner = 37, PLAIN_BF16},
+    {.width = 128, .outer = 2, .inner = 64, FP8},
+    {.width = 300, .outer = 3, .inner = 50, FP8},
+    {.width = 129, .outer = 2, .inner = 9, FP8_F32_SCALES},
     {.width = 96, .outer = 3, .inner = 21, FP4},
 };
 

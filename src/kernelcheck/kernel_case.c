@@ -80,8 +80,7 @@ static enum status grow(struct kernel_case *kernel_case) {
     if (kernel_case->operand_count < kernel_case->operand_capacity) {
         return STATUS_OK;
     }
-    size_t capacity =
-        kernel_case->operand_capacity == 0 ? FIRST_CAPACITY : kernel_case->operand_capacity * 2;
+    size_t capacity = kernel_case->operand_capacity == 0 ? FIRST_CAPACITY : kernel_case->operand_capacity * 2;
     struct case_operand *grown = realloc(kernel_case->operands, capacity * sizeof *grown);
     CHECK_MEMORY(grown);
     kernel_case->operands = grown;
@@ -104,8 +103,7 @@ enum status kernel_case_add_operand(struct kernel_case *kernel_case, size_t byte
     kernel_case->operands[kernel_case->operand_count++] = operand;
     CHECK_MEMORY(operand.image);
     CHECK_MEMORY(operand.result);
-    TRY(device_memory_alloc(kernel_case->place.device, operand.total,
-                            &kernel_case->operands[*index].memory));
+    TRY(device_memory_alloc(kernel_case->place.device, operand.total, &kernel_case->operands[*index].memory));
     /* All ones are a NaN in every float format: what is read around the data spoils a result. */
     memset(operand.image, 0xFF, operand.total);
     return STATUS_OK;

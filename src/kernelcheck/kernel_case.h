@@ -121,7 +121,8 @@ struct case_family {
 /* Names of styles, for reports. */
 const char *case_style_name(enum case_style style);
 
-/* What the caller chose is in the arguments; the rest is built. Owned: kernel_case_deinit, also on failure. */
+/* What the caller chose is in the arguments; the rest is built. Owned: kernel_case_deinit, also on failure.
+ */
 enum status kernel_case_init(struct kernel_case *out, struct case_place place,
                              const struct case_family *family, enum op_id op, const struct case_shape *shape,
                              enum numerics numerics, enum case_style style, uint64_t seed,

@@ -94,9 +94,8 @@ static double row_error(const struct comparison *rows, int64_t row, double floor
     double largest = -1.0;
     for (int64_t i = 0; i < rows->columns; i++) {
         int64_t at = row * rows->columns + i;
-        double difference = is_same(rows->got[at], rows->wanted[at])
-                                ? 0.0
-                                : (double)rows->got[at] - (double)rows->wanted[at];
+        double difference =
+            is_same(rows->got[at], rows->wanted[at]) ? 0.0 : (double)rows->got[at] - (double)rows->wanted[at];
         difference = isnan(difference) ? INFINITY : fabs(difference);
         error += difference * difference;
         if (difference > largest) {

@@ -19,12 +19,12 @@ struct bench_session {
     struct bench_report *report;
     struct weight_work weights;
     int64_t slot_count;
-    int32_t *tokens;                /* [chunk_tokens] */
-    int32_t *logit_rows;            /* [slot_count]: 0, 1, 2, ... */
-    struct step_segment *segments;  /* [slot_count] */
-    float *logits;                  /* [slot_count, vocabulary] */
-    double *rows_read;              /* [state kinds] */
-    double *samples;                /* [repeats] */
+    int32_t *tokens;               /* [chunk_tokens] */
+    int32_t *logit_rows;           /* [slot_count]: 0, 1, 2, ... */
+    struct step_segment *segments; /* [slot_count] */
+    float *logits;                 /* [slot_count, vocabulary] */
+    double *rows_read;             /* [state kinds] */
+    double *samples;               /* [repeats] */
     struct progress progress;
     uint64_t done_tokens;
 };
@@ -121,8 +121,7 @@ static void add_work(struct bench_session *session, const struct step_shape *sha
                         session->rows_read, sum);
 }
 
-static enum status measure_prefill(struct bench_session *session, int64_t length,
-                                   struct bench_measure *out) {
+static enum status measure_prefill(struct bench_session *session, int64_t length, struct bench_measure *out) {
     int repeats = session->request->repeats;
     *out = (struct bench_measure){0};
     for (int r = 0; r < repeats; r++) {
@@ -155,10 +154,8 @@ static enum status measure_decode(struct bench_session *session, int64_t length,
         TRY(decode(session, batch, length, count, &session->samples[r]));
     }
     out->seconds = summarise(session->samples, session->request->repeats);
-    const struct step_shape middle = {.segment_count = batch,
-                                      .segment_rows = 1,
-                                      .first_position = length + count / 2,
-                                      .logit_rows = batch};
+    const struct step_shape middle = {
+        .segment_count = batch, .segment_rows = 1, .first_position = length + count / 2, .logit_rows = batch};
     add_work(session, &middle, &out->work);
     add_floor(session, out);
     return STATUS_OK;
@@ -168,8 +165,8 @@ static enum status measure_decode(struct bench_session *session, int64_t length,
 static enum status warm_up(struct bench_session *session) {
     const struct sluice_engine_options *options = &session->engine->options;
     double seconds;
-    int64_t length = options->chunk_tokens < options->context_tokens ? options->chunk_tokens
-                                                                     : options->context_tokens;
+    int64_t length =
+        options->chunk_tokens < options->context_tokens ? options->chunk_tokens : options->context_tokens;
     TRY(prefill(session, 0, length, &seconds));
     return STATUS_OK;
 }

@@ -13,9 +13,9 @@
 
 #include "base/status.h"
 #include "base/string_buffer.h"
-#include "tools/roofline_standin.h"
 #include "sluice/engine.h"
 #include "tools/bench_work.h"
+#include "tools/roofline_standin.h"
 
 enum { BENCH_NUMBERS_MAX = 32 };
 
@@ -72,7 +72,8 @@ struct bench_report {
     int row_count;
 };
 
-/* Measures the machine with `thread_count` threads (0: the cores allowed); `cpu_features` as in --cpu-features.
+/* Measures the machine with `thread_count` threads (0: the cores allowed); `cpu_features` as in
+ * --cpu-features.
  */
 enum status bench_measure_limits(unsigned thread_count, const char *cpu_features, unsigned *used_features,
                                  unsigned *used_threads, struct roofline *out);

@@ -140,17 +140,16 @@ static struct json *new_row(const struct bench_report *report, const struct benc
     return object;
 }
 
-static struct json *new_machine(const struct roofline *limits, unsigned thread_count,
-                                unsigned cpu_features) {
+static struct json *new_machine(const struct roofline *limits, unsigned thread_count, unsigned cpu_features) {
     char name[CPU_NAME_BYTES];
     bench_cpu_name(name, sizeof name);
     struct json *object = json_new_object();
-    bool is_complete =
-        object != NULL && set_text(object, "cpu", name) && set_integer(object, "threads", thread_count) &&
-        set_text(object, "cpu_features", cpu_features_name(cpu_features)) &&
-        set_real(object, "read_bytes_per_second", limits->read_bytes_per_second) &&
-        set_real(object, "f32_flops_per_second", limits->f32_flops_per_second) &&
-        set_real(object, "bf16_flops_per_second", limits->bf16_flops_per_second);
+    bool is_complete = object != NULL && set_text(object, "cpu", name) &&
+                       set_integer(object, "threads", thread_count) &&
+                       set_text(object, "cpu_features", cpu_features_name(cpu_features)) &&
+                       set_real(object, "read_bytes_per_second", limits->read_bytes_per_second) &&
+                       set_real(object, "f32_flops_per_second", limits->f32_flops_per_second) &&
+                       set_real(object, "bf16_flops_per_second", limits->bf16_flops_per_second);
     if (!is_complete) {
         json_free(&object);
     }
@@ -169,20 +168,20 @@ static struct json *new_rows(const struct bench_report *report) {
 
 static struct json *new_report(const struct bench_report *report) {
     struct json *object = json_new_object();
-    bool is_complete =
-        object != NULL && set_text(object, "model", string_buffer_text(&report->model_directory)) &&
-        set_text(object, "description", string_buffer_text(&report->model_description)) &&
-        json_set(object, "machine",
-                 new_machine(&report->limits, report->thread_count, report->cpu_features)) &&
-        set_real(object, "peak_flops_per_second", report->peak_flops) &&
-        set_integer(object, "chunk_tokens", report->chunk_tokens) &&
-        set_integer(object, "gen_tokens", report->gen_tokens) &&
-        set_integer(object, "repeats", report->repeats) &&
-        set_real(object, "load_seconds", report->facts.load_seconds) &&
-        set_integer(object, "state_bytes", (int64_t)report->facts.state_bytes) &&
-        set_integer(object, "mapped_bytes", (int64_t)report->facts.mapped_bytes) &&
-        set_integer(object, "copied_bytes", (int64_t)report->facts.copied_bytes) &&
-        json_set(object, "rows", new_rows(report));
+    bool is_complete = object != NULL &&
+                       set_text(object, "model", string_buffer_text(&report->model_directory)) &&
+                       set_text(object, "description", string_buffer_text(&report->model_description)) &&
+                       json_set(object, "machine",
+                                new_machine(&report->limits, report->thread_count, report->cpu_features)) &&
+                       set_real(object, "peak_flops_per_second", report->peak_flops) &&
+                       set_integer(object, "chunk_tokens", report->chunk_tokens) &&
+                       set_integer(object, "gen_tokens", report->gen_tokens) &&
+                       set_integer(object, "repeats", report->repeats) &&
+                       set_real(object, "load_seconds", report->facts.load_seconds) &&
+                       set_integer(object, "state_bytes", (int64_t)report->facts.state_bytes) &&
+                       set_integer(object, "mapped_bytes", (int64_t)report->facts.mapped_bytes) &&
+                       set_integer(object, "copied_bytes", (int64_t)report->facts.copied_bytes) &&
+                       json_set(object, "rows", new_rows(report));
     if (!is_complete) {
         json_free(&object);
     }

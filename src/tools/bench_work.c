@@ -77,15 +77,14 @@ void bench_add_step_work(const struct model *model, const struct weight_work *we
     double experts = bench_distinct_experts(model->expert_count, model->expert_picks,
                                             shape->segment_count * shape->segment_rows);
     sum->bytes += weights->dense_bytes + rows * weights->lookup_bytes + experts * weights->expert_bytes;
-    sum->operations += rows * (weights->dense_operations +
-                               (double)model->expert_picks * weights->expert_operations);
+    sum->operations +=
+        rows * (weights->dense_operations + (double)model->expert_picks * weights->expert_operations);
     if (shape->logit_rows > 0) {
         sum->bytes += weights->head_bytes;
         sum->operations += (double)shape->logit_rows * weights->head_operations;
     }
     for (int64_t i = 0; i < shape->segment_rows; i++) {
-        double operations =
-            model->family->describe_row_work(model, shape->first_position + i, scratch);
+        double operations = model->family->describe_row_work(model, shape->first_position + i, scratch);
         sum->operations += (double)shape->segment_count * operations;
         /* Rows of one segment share what they read of the state, as far as it was there before the step. */
         if (i == 0 && shape->first_position > 0) {

@@ -136,7 +136,7 @@ static inline __m512 dot_chunk(__m512 sum, struct bf16_chunk weights, const uint
  */
 static inline __attribute__((always_inline)) bool
 stream_rows(const struct block *block, enum weight_format format, const struct row_source *rows,
-            const void *const *inputs, int count, __m512 (*sums)[ROWS]) {
+            const uint16_t *inputs, int count, __m512 (*sums)[ROWS]) {
     __m512 lanes[FEW_INPUTS][ROW_GROUP];
     for (int m = 0; m < count; m++) {
         for (int r = 0; r < ROW_GROUP; r++) {
@@ -151,7 +151,7 @@ stream_rows(const struct block *block, enum weight_format format, const struct r
                 nan_codes |= fp8_find_nan(rows[r].codes + column, columns_mask(block->columns - column));
             }
             for (int m = 0; m < count; m++) {
-                lanes[m][r] = dot_chunk(lanes[m][r], chunk, (const uint16_t *)inputs[m] + column);
+                lanes[m][r] = dot_chunk(lanes[m][r], chunk, inputs + m * block->stride + column);
             }
         }
     }
@@ -176,17 +176,17 @@ stream_rows(const struct block *block, enum weight_format format, const struct r
         return stream_rows(block, format, rows, inputs, 4, sums); \
     }
 
-static bool stream_fp8(const struct block *block, const struct row_source *rows, const void *const *inputs,
+static bool stream_fp8(const struct block *block, const struct row_source *rows, const uint16_t *inputs,
                        int64_t count, __m512 (*sums)[ROWS]) {
     STREAM_COUNT(WEIGHT_FP8)
 }
 
-static bool stream_fp4(const struct block *block, const struct row_source *rows, const void *const *inputs,
+static bool stream_fp4(const struct block *block, const struct row_source *rows, const uint16_t *inputs,
                        int64_t count, __m512 (*sums)[ROWS]) {
     STREAM_COUNT(WEIGHT_FP4)
 }
 
-static bool stream_plain(const struct block *block, const struct row_source *rows, const void *const *inputs,
+static bool stream_plain(const struct block *block, const struct row_source *rows, const uint16_t *inputs,
                          int64_t count, __m512 (*sums)[ROWS]) {
     STREAM_COUNT(WEIGHT_PLAIN)
 }
@@ -217,7 +217,7 @@ static bool prepare_group(const struct block *block, int64_t row, int64_t last_r
 
 /* Few inputs: false, with nothing handed out, if a row needs the slow decoder. */
 static bool multiply_streaming(const struct block *block, int64_t first_row, int64_t row_count,
-                               const void *const *inputs, int64_t count, const struct matrix_sink *sink) {
+                               const uint16_t *inputs, int64_t count, const struct matrix_sink *sink) {
     __m512 sums[FEW_INPUTS][ROWS];
     for (int64_t group = 0; group < ROWS; group += ROW_GROUP) {
         struct row_source rows[ROW_GROUP];
@@ -276,7 +276,7 @@ static void decode_row(const struct block *block, int64_t row, uint16_t *panel_r
 }
 
 /* Four inputs times four panel rows: sums[m][r]. */
-static void multiply_tile(const uint16_t *panel, int64_t stride, const void *const *inputs,
+static void multiply_tile(const uint16_t *panel, int64_t stride, const uint16_t *const *inputs,
                           __m512 sums[TILE_INPUTS][ROWS], int64_t group) {
     __m512 lanes[TILE_INPUTS][ROW_GROUP];
     for (int m = 0; m < TILE_INPUTS; m++) {
@@ -290,7 +290,7 @@ static void multiply_tile(const uint16_t *panel, int64_t stride, const void *con
             weights[r] = (__m512bh)_mm512_loadu_si512(panel + r * stride + column);
         }
         for (int m = 0; m < TILE_INPUTS; m++) {
-            __m512bh input = (__m512bh)_mm512_loadu_si512((const uint16_t *)inputs[m] + column);
+            __m512bh input = (__m512bh)_mm512_loadu_si512(inputs[m] + column);
             for (int r = 0; r < ROW_GROUP; r++) {
                 lanes[m][r] = _mm512_dpbf16_ps(lanes[m][r], weights[r], input);
             }
@@ -304,12 +304,12 @@ static void multiply_tile(const uint16_t *panel, int64_t stride, const void *con
 }
 
 static void multiply_panel(const struct block *block, int64_t first_row, int64_t row_count,
-                           const void *const *inputs, int64_t count, const struct matrix_sink *sink) {
+                           const uint16_t *inputs, int64_t count, const struct matrix_sink *sink) {
     for (int64_t m = 0; m < count; m += TILE_INPUTS) {
-        const void *tile[TILE_INPUTS];
+        const uint16_t *tile[TILE_INPUTS];
         int64_t tile_count = count - m < TILE_INPUTS ? count - m : TILE_INPUTS;
         for (int64_t i = 0; i < TILE_INPUTS; i++) {
-            tile[i] = inputs[m + (i < tile_count ? i : tile_count - 1)];
+            tile[i] = inputs + (m + (i < tile_count ? i : tile_count - 1)) * block->stride;
         }
         for (int64_t first = 0; first < row_count; first += ROWS) {
             __m512 sums[TILE_INPUTS][ROWS];
@@ -350,7 +350,7 @@ static struct block make_block(const struct weight *weight, void *scratch) {
 }
 
 void matrix_block_multiply(const struct weight *weight, int64_t first_row, int64_t row_count,
-                           const void *const *inputs, int64_t count, void *scratch,
+                           const void *inputs, int64_t count, void *scratch,
                            const struct matrix_sink *sink) {
     struct block block = make_block(weight, scratch);
     for (int64_t first = 0; first < row_count && count <= FEW_INPUTS; first += ROWS) {

@@ -17,7 +17,6 @@ bool matrix_block_takes(const struct weight *weight);
 /* As matrix_kernel.scratch_bytes and .multiply; inputs are packed by input_row_pack. */
 size_t matrix_block_scratch_bytes(int64_t columns);
 void matrix_block_multiply(const struct weight *weight, int64_t first_row, int64_t row_count,
-                           const void *const *inputs, int64_t count, void *scratch,
-                           const struct matrix_sink *sink);
+                           const void *inputs, int64_t count, void *scratch, const struct matrix_sink *sink);
 
 #endif

@@ -1,77 +1,72 @@
 /*
- * State rows to floats, sixteen channels at a time: the same values as row_decode, which takes what the fast
- * way does not fit. Also activations to floats padded with zeros.
+ * State rows to floats, a register of channels at a time: the same values as row_decode, which takes what the
+ * fast way does not fit. Also activations to floats padded with zeros.
  */
 #ifndef SLUICE_BACKENDS_CPU_LANES_DECODE_ROWS_H
 #define SLUICE_BACKENDS_CPU_LANES_DECODE_ROWS_H
 
-#include "backends/cpu/lanes/lanes.h"
+#include "backends/cpu/lanes/lane_parts.h"
 #include "tensor/number_format.h"
 #include "tensor/quantize.h"
 #include "tensor/row_layout.h"
-
-typedef uint8_t u8x16 __attribute__((vector_size(16)));
 
 /* Channels of a decoded row, padded to whole vectors. */
 static inline int64_t lanes_padded(int64_t width) {
     return (width + LANES - 1) / LANES * LANES;
 }
 
-static inline u32x16 lanes_load_bytes(const unsigned char *from) {
-    u8x16 bytes;
-    memcpy(&bytes, from, sizeof bytes);
-    return __builtin_convertvector(bytes, u32x16);
+static inline lane_part_bits lane_part_choose(lane_part_bits mask, lane_part_bits a, lane_part_bits b) {
+    return (mask & a) | (~mask & b);
 }
 
-static inline f32x16 lanes_select_bits(u32x16 mask, u32x16 a, u32x16 b) {
-    return lanes_from_bits((mask & a) | (~mask & b));
+static inline lane_part decode_e4m3(lane_part_bits code) {
+    lane_part_bits magnitude = code & 0x7Fu;
+    lane_part small = __builtin_convertvector((lane_part_integers)magnitude, lane_part) * 0x1p-9f;
+    lane_part_bits normal = (magnitude << 20) + (120u << 23);
+    lane_part_bits bits =
+        lane_part_choose((lane_part_bits)(magnitude < 8u), lane_part_to_bits(small), normal);
+    lane_part_bits is_nan = (lane_part_bits)(magnitude == 0x7Fu);
+    return lane_part_from_bits((is_nan & 0x7FC00000u) | (~is_nan & bits) | ((code & 0x80u) << 24));
 }
 
-static inline f32x16 lanes_decode_e4m3(u32x16 code) {
-    u32x16 magnitude = code & 0x7Fu;
-    u32x16 sign = (code & 0x80u) << 24;
-    f32x16 small = __builtin_convertvector((i32x16)magnitude, f32x16) * 0x1p-9f;
-    u32x16 is_small = (u32x16)(magnitude < 8u);
-    u32x16 is_nan = (u32x16)(magnitude == 0x7Fu);
-    u32x16 normal = (magnitude << 20) + (120u << 23);
-    u32x16 bits = lanes_bits(lanes_select_bits(is_small, lanes_bits(small), normal));
-    return lanes_from_bits((is_nan & 0x7FC00000u) | (~is_nan & bits) | sign);
-}
-
-static inline f32x16 lanes_decode_e2m1(u32x16 code) {
-    u32x16 magnitude = code & 7u;
-    u32x16 is_small = (u32x16)(magnitude < 2u);
-    u32x16 small = lanes_bits(__builtin_convertvector((i32x16)magnitude, f32x16) * 0.5f);
-    u32x16 normal = (magnitude << 22) + (126u << 23);
-    u32x16 bits = lanes_bits(lanes_select_bits(is_small, small, normal));
-    return lanes_from_bits(bits | ((code & 8u) << 28));
+static inline lane_part decode_e2m1(lane_part_bits code) {
+    lane_part_bits magnitude = code & 7u;
+    lane_part small = __builtin_convertvector((lane_part_integers)magnitude, lane_part) * 0.5f;
+    lane_part_bits normal = (magnitude << 22) + (126u << 23);
+    lane_part_bits bits =
+        lane_part_choose((lane_part_bits)(magnitude < 2u), lane_part_to_bits(small), normal);
+    return lane_part_from_bits(bits | ((code & 8u) << 28));
 }
 
 static inline void lanes_decode_fp8_row(const struct row_layout *layout, const unsigned char *row,
                                         float *out) {
     int64_t coded = layout->width - layout->plain_width;
     const unsigned char *plain = row + row_layout_plain_offset(layout);
-    for (int64_t i = 0; i < coded; i += LANES) {
-        float scale = e8m0_decode(row[coded + i / ACT8_KV_BLOCK]);
-        lanes_store(out + i, lanes_decode_e4m3(lanes_load_bytes(row + i)) * scale);
+    for (int64_t first = 0; first < coded; first += ACT8_KV_BLOCK) {
+        float scale = e8m0_decode(row[coded + first / ACT8_KV_BLOCK]);
+        for (int64_t i = first; i < first + ACT8_KV_BLOCK; i += PART) {
+            lane_part_store(out + i, decode_e4m3(lane_part_load_bytes(row + i)) * scale);
+        }
     }
-    for (int64_t i = 0; i < layout->plain_width; i += LANES) {
-        lanes_store(out + coded + i, lanes_load_bf16(plain + 2 * i));
+    for (int64_t i = 0; i < layout->plain_width; i += PART) {
+        lane_part_store(out + coded + i, lane_part_load_bf16(plain + 2 * i));
     }
 }
 
 static inline void lanes_decode_fp4_row(const struct row_layout *layout, const unsigned char *row,
                                         float *out) {
     for (int64_t block = 0; block < layout->width / ACT4_BLOCK; block++) {
+        unsigned char codes[ACT4_BLOCK];
+        for (int64_t i = 0; i < ACT4_BLOCK / 2; i++) {
+            unsigned char pair = row[block * (ACT4_BLOCK / 2) + i];
+            codes[2 * i] = pair & 15u;
+            codes[2 * i + 1] = pair >> 4;
+        }
         float scale = e8m0_decode(row[layout->width / 2 + block]);
-        u32x16 pairs = lanes_load_bytes(row + block * (ACT4_BLOCK / 2));
-        f32x16 even = lanes_decode_e2m1(pairs & 15u) * scale;
-        f32x16 odd = lanes_decode_e2m1(pairs >> 4) * scale;
-        float *to = out + block * ACT4_BLOCK;
-        lanes_store(
-            to, __builtin_shufflevector(even, odd, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23));
-        lanes_store(to + LANES, __builtin_shufflevector(even, odd, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13,
-                                                        29, 14, 30, 15, 31));
+        for (int64_t i = 0; i < ACT4_BLOCK; i += PART) {
+            lane_part_store(out + block * ACT4_BLOCK + i,
+                            decode_e2m1(lane_part_load_bytes(codes + i)) * scale);
+        }
     }
 }
 

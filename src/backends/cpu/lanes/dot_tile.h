@@ -1,39 +1,19 @@
 /*
  * Sixteen dot products at once: four vectors with four others, each with the order of lanes_dot.
- *
- * The inner loops run on parts of the sixteen lanes that fit a register of the instruction set: compilers
- * make poor code of wider vectors. Lanes do not meet before the end, so that the bits are the same.
  */
 #ifndef SLUICE_BACKENDS_CPU_LANES_DOT_TILE_H
 #define SLUICE_BACKENDS_CPU_LANES_DOT_TILE_H
 
-#include "backends/cpu/lanes/lanes.h"
+#include "backends/cpu/lanes/lane_parts.h"
 
 enum {
     DOT_SIDE = 4, /* vectors on each side */
 #if defined(__AVX512F__)
-    PART = 16,  /* lanes of a register */
     TILE_B = 4, /* vectors of b that meet the four of a: as many sums as there are registers for */
-#elif defined(__AVX2__)
-    PART = 8,
-    TILE_B = 2,
 #else
-    PART = 4,
     TILE_B = 2,
 #endif
 };
-
-typedef float lane_part __attribute__((vector_size(PART * sizeof(float))));
-
-static inline lane_part lane_part_load(const float *from) {
-    lane_part value;
-    memcpy(&value, from, sizeof value);
-    return value;
-}
-
-static inline void lane_part_store(float *to, lane_part value) {
-    memcpy(to, &value, sizeof value);
-}
 
 /* The part's lanes of a[i] . b[j] for the four of a and TILE_B of b, to sums[i][j]. */
 static inline void dot_part(const float *const *a, const float *const *b, int64_t first, int64_t count,

@@ -16,9 +16,11 @@ LANES_INLINE f32x16 lanes_butterfly(f32x16 x, f32x16 partner, u32x16 upper) {
 /* The steps between lanes of one vector, up to distance width / 2. */
 LANES_INLINE f32x16 lanes_hadamard_inside(f32x16 x, int64_t width) {
     const uint32_t s = 0x80000000u;
-    x = lanes_butterfly(x,
-                        __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14),
-                        (u32x16){0, s, 0, s, 0, s, 0, s, 0, s, 0, s, 0, s, 0, s});
+    if (width >= 2) {
+        x = lanes_butterfly(
+            x, __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14),
+            (u32x16){0, s, 0, s, 0, s, 0, s, 0, s, 0, s, 0, s, 0, s});
+    }
     if (width >= 4) {
         x = lanes_butterfly(
             x, __builtin_shufflevector(x, x, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13),
@@ -37,24 +39,29 @@ LANES_INLINE f32x16 lanes_hadamard_inside(f32x16 x, int64_t width) {
     return x;
 }
 
-/* In place, scaled by width^-0.5; width a power of two from 2. */
-LANES_INLINE void lanes_hadamard(float *x, int64_t width) {
+/*
+ * Transforms the `width` elements of x from `first` in place, scaled by width^-0.5; width a power of two.
+ * `values`: room for as many floats.
+ */
+LANES_INLINE void lanes_hadamard(enum dtype dtype, void *x, int64_t first, int64_t width, float *values) {
     for (int64_t i = 0; i < width; i += LANES) {
-        f32x16 value = lanes_read_left(DTYPE_F32, x, i, width - i);
-        lanes_write_left(DTYPE_F32, x, i, width - i, lanes_hadamard_inside(value, width));
+        f32x16 value = lanes_read_left(dtype, x, first + i, width - i);
+        lanes_write_left(DTYPE_F32, values, i, width - i, lanes_hadamard_inside(value, width));
     }
     for (int64_t half = LANES; half < width; half *= 2) {
-        for (int64_t i = 0; i < width; i += (i + LANES) % half == 0 ? half + LANES : LANES) {
-            f32x16 a = lanes_load(x + i);
-            f32x16 b = lanes_load(x + i + half);
-            lanes_store(x + i, a + b);
-            lanes_store(x + i + half, a - b);
+        for (int64_t start = 0; start < width; start += 2 * half) {
+            for (int64_t i = start; i < start + half; i += LANES) {
+                f32x16 a = lanes_load(values + i);
+                f32x16 b = lanes_load(values + i + half);
+                lanes_store(values + i, a + b);
+                lanes_store(values + i + half, a - b);
+            }
         }
     }
     float scale = (float)(1.0 / sqrt((double)width));
     for (int64_t i = 0; i < width; i += LANES) {
-        f32x16 value = lanes_read_left(DTYPE_F32, x, i, width - i);
-        lanes_write_left(DTYPE_F32, x, i, width - i, value * scale);
+        f32x16 value = lanes_read_left(DTYPE_F32, values, i, width - i);
+        lanes_write_left(dtype, x, first + i, width - i, value * scale);
     }
 }
 

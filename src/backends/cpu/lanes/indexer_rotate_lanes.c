@@ -16,25 +16,13 @@ static void round_group(enum dtype dtype, void *x, int64_t first) {
     }
 }
 
-LANES_INLINE void rotate_head(enum dtype dtype, const struct indexer_rotate_args *args, int64_t head,
-                              float *values) {
-    int64_t width = args->x.shape[2];
-    int64_t first = head * width;
-    for (int64_t i = 0; i < width; i += LANES) {
-        lanes_store(values + i, lanes_read(dtype, args->x.data, first + i));
-    }
-    lanes_hadamard(values, width);
-    for (int64_t i = 0; i < width; i += LANES) {
-        lanes_write(dtype, args->x.data, first + i, lanes_load(values + i));
-    }
-}
-
 static void rotate_head_ideal(const void *context, int64_t head, void *workspace) {
     const struct indexer_rotate_args *args = context;
+    int64_t width = args->x.shape[2];
     if (args->x.dtype == DTYPE_F32) {
-        rotate_head(DTYPE_F32, args, head, workspace);
+        lanes_hadamard(DTYPE_F32, args->x.data, head * width, width, workspace);
     } else {
-        rotate_head(DTYPE_BF16, args, head, workspace);
+        lanes_hadamard(DTYPE_BF16, args->x.data, head * width, width, workspace);
     }
 }
 

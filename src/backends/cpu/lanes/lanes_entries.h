@@ -7,13 +7,28 @@
 
 /* X(kernel) */
 #define LANES_KERNEL_LIST(X) \
+    X(add_broadcast)         \
+    X(commit_rows)           \
+    X(compress_entries)      \
+    X(compressor_rows)       \
+    X(embedding)             \
+    X(encode_rows)           \
     X(grouped_linear)        \
+    X(hyper_connection_head) \
+    X(hyper_connection_post) \
+    X(hyper_connection_pre)  \
+    X(indexer_rotate_ideal)  \
+    X(indexer_rotate_native) \
     X(linear_ideal)          \
     X(linear_native)         \
+    X(moe_combine)           \
     X(moe_experts_ideal)     \
     X(moe_experts_native)    \
     X(rms_norm)              \
-    X(sparse_attention)
+    X(rope)                  \
+    X(route_experts)         \
+    X(sparse_attention)      \
+    X(swiglu)
 
 #define X(kernel) extern const struct op_entry LANES_NAME(kernel);
 LANES_KERNEL_LIST(X)

@@ -47,18 +47,17 @@ static size_t scratch_bytes(int64_t columns) {
 }
 
 /* Lane sums of one decoded row with four inputs. */
-static void multiply_row(const float *row, int64_t stride, const void *const *inputs,
-                         f32x16 sums[TILE_INPUTS]) {
+static void multiply_row(const float *row, int64_t stride, const float *inputs, f32x16 sums[TILE_INPUTS]) {
     f32x16 a = {0};
     f32x16 b = {0};
     f32x16 c = {0};
     f32x16 d = {0};
     for (int64_t i = 0; i < stride; i += LANES) {
         f32x16 weight = lanes_load(row + i);
-        a += weight * lanes_load((const float *)inputs[0] + i);
-        b += weight * lanes_load((const float *)inputs[1] + i);
-        c += weight * lanes_load((const float *)inputs[2] + i);
-        d += weight * lanes_load((const float *)inputs[3] + i);
+        a += weight * lanes_load(inputs + i);
+        b += weight * lanes_load(inputs + stride + i);
+        c += weight * lanes_load(inputs + 2 * stride + i);
+        d += weight * lanes_load(inputs + 3 * stride + i);
     }
     sums[0] = a;
     sums[1] = b;
@@ -76,7 +75,7 @@ static f32x16 multiply_row_once(const float *row, int64_t stride, const float *i
 }
 
 /* Up to four inputs times up to sixteen decoded rows. */
-static void multiply_tile(const float *rows, int64_t row_count, int64_t stride, const void *const *inputs,
+static void multiply_tile(const float *rows, int64_t row_count, int64_t stride, const float *inputs,
                           int64_t input_count, f32x16 sums[TILE_INPUTS][MATRIX_SINK_ROWS]) {
     for (int64_t r = 0; r < row_count; r++) {
         f32x16 of_row[TILE_INPUTS];
@@ -84,19 +83,20 @@ static void multiply_tile(const float *rows, int64_t row_count, int64_t stride, 
             multiply_row(rows + r * stride, stride, inputs, of_row);
         }
         for (int64_t m = 0; m < input_count; m++) {
-            sums[m][r] = input_count == TILE_INPUTS ? of_row[m]
-                                                    : multiply_row_once(rows + r * stride, stride, inputs[m]);
+            sums[m][r] = input_count == TILE_INPUTS
+                             ? of_row[m]
+                             : multiply_row_once(rows + r * stride, stride, inputs + m * stride);
         }
     }
 }
 
 static void multiply_rows(const float *rows, int64_t first_row, int64_t row_count, int64_t stride,
-                          const void *const *inputs, int64_t count, const struct matrix_sink *sink) {
+                          const float *inputs, int64_t count, const struct matrix_sink *sink) {
     for (int64_t m = 0; m < count; m += TILE_INPUTS) {
         f32x16 sums[TILE_INPUTS][MATRIX_SINK_ROWS] = {{{0}}};
         float values[MATRIX_SINK_ROWS];
         int64_t tile = count - m < TILE_INPUTS ? count - m : TILE_INPUTS;
-        multiply_tile(rows, row_count, stride, inputs + m, tile, sums);
+        multiply_tile(rows, row_count, stride, inputs + m * stride, tile, sums);
         for (int64_t i = 0; i < tile; i++) {
             lanes_store(values, lanes_sum_each(sums[i]));
             sink->take(sink->context, m + i, first_row, row_count, values);
@@ -104,9 +104,8 @@ static void multiply_rows(const float *rows, int64_t first_row, int64_t row_coun
     }
 }
 
-static void multiply(const struct weight *weight, int64_t first_row, int64_t row_count,
-                     const void *const *inputs, int64_t count, void *scratch,
-                     const struct matrix_sink *sink) {
+static void multiply(const struct weight *weight, int64_t first_row, int64_t row_count, const void *inputs,
+                     int64_t count, void *scratch, const struct matrix_sink *sink) {
     int64_t stride = stride_of(weight->columns);
     float *rows = scratch;
     for (int64_t first = 0; first < row_count; first += MATRIX_SINK_ROWS) {

@@ -5,8 +5,7 @@
 struct grouped_run {
     const struct matrix_kernel *kernel;
     const struct grouped_linear_args *args;
-    char *packed;        /* (rows, groups, packed_bytes) */
-    const void **inputs; /* (groups, rows) */
+    char *packed; /* (groups, rows, packed_bytes) */
 };
 
 static int64_t group_rank(const struct grouped_linear_args *args) {
@@ -20,10 +19,10 @@ static void pack_row(const void *context, int64_t item, void *workspace) {
     const struct tensor *x = &run->args->x;
     const struct weight *weight = run->args->weight;
     int64_t groups = x->shape[1];
-    char *packed = run->packed + (size_t)item * run->kernel->packed_bytes(weight->columns);
+    int64_t place = item % groups * x->shape[0] + item / groups;
+    char *packed = run->packed + (size_t)place * run->kernel->packed_bytes(weight->columns);
     const char *from = (const char *)x->data + (size_t)(item * weight->columns) * dtype_bytes(x->dtype);
     run->kernel->pack(weight, false, x->dtype, from, packed);
-    run->inputs[item % groups * x->shape[0] + item / groups] = packed;
 }
 
 static void store(const void *context, int64_t input, int64_t first_row, int64_t row_count,
@@ -39,17 +38,14 @@ static void multiply_block(const void *context, int64_t item, void *workspace) {
     int64_t rank = group_rank(args);
     int64_t group = item / matrix_block_count(rank);
     int64_t block = item % matrix_block_count(rank);
-    run->kernel->multiply(args->weight, group * rank + block * MATRIX_BLOCK_ROWS,
-                          matrix_block_rows(rank, block), run->inputs + group * args->x.shape[0],
-                          args->x.shape[0], workspace, &(struct matrix_sink){store, run});
+    run->kernel->multiply(
+        args->weight, group * rank + block * MATRIX_BLOCK_ROWS, matrix_block_rows(rank, block),
+        run->packed + (size_t)(group * args->x.shape[0]) * run->kernel->packed_bytes(args->weight->columns),
+        args->x.shape[0], workspace, &(struct matrix_sink){store, run});
 }
 
 static size_t item_count(const struct grouped_linear_args *args) {
     return (size_t)(args->x.shape[0] * args->x.shape[1]);
-}
-
-static size_t inputs_bytes(const struct grouped_linear_args *args) {
-    return matrix_align(item_count(args) * sizeof(void *));
 }
 
 static size_t packed_bytes(const struct matrix_kernel *kernel, const struct grouped_linear_args *args) {
@@ -58,14 +54,12 @@ static size_t packed_bytes(const struct matrix_kernel *kernel, const struct grou
 
 size_t matrix_grouped_linear_workspace(const struct matrix_kernel *kernel,
                                        const struct grouped_linear_args *args, unsigned thread_count) {
-    return inputs_bytes(args) + packed_bytes(kernel, args) +
-           thread_count * kernel->scratch_bytes(args->weight->columns);
+    return packed_bytes(kernel, args) + thread_count * kernel->scratch_bytes(args->weight->columns);
 }
 
 enum status matrix_grouped_linear_run(const struct matrix_kernel *kernel, const struct kernel_env *env,
                                       const struct grouped_linear_args *args) {
-    struct grouped_run run = {.kernel = kernel, .args = args, .inputs = env->workspace};
-    run.packed = (char *)env->workspace + inputs_bytes(args);
+    struct grouped_run run = {.kernel = kernel, .args = args, .packed = env->workspace};
     kernel_for_each_item(env, (int64_t)item_count(args), pack_row, &run, NULL, 0);
     if (item_count(args) > 0) {
         kernel_for_each_item(env, args->x.shape[1] * matrix_block_count(group_rank(args)), multiply_block,

@@ -6,8 +6,7 @@ struct linear_run {
     const struct matrix_kernel *kernel;
     const struct linear_args *args;
     bool rounds;
-    char *packed;        /* (rows, packed_bytes) */
-    const void **inputs; /* (rows) */
+    char *packed; /* (rows, packed_bytes) */
 };
 
 static void pack_row(const void *context, int64_t row, void *workspace) {
@@ -18,7 +17,6 @@ static void pack_row(const void *context, int64_t row, void *workspace) {
     char *packed = run->packed + (size_t)row * run->kernel->packed_bytes(weight->columns);
     const char *from = (const char *)x->data + (size_t)(row * weight->columns) * dtype_bytes(x->dtype);
     run->kernel->pack(weight, run->rounds && weight->format != WEIGHT_PLAIN, x->dtype, from, packed);
-    run->inputs[row] = packed;
 }
 
 static void store(const void *context, int64_t input, int64_t first_row, int64_t row_count,
@@ -32,11 +30,7 @@ static void multiply_block(const void *context, int64_t block, void *workspace) 
     const struct linear_run *run = context;
     const struct weight *weight = run->args->weight;
     run->kernel->multiply(weight, block * MATRIX_BLOCK_ROWS, matrix_block_rows(weight->rows, block),
-                          run->inputs, run->args->x.shape[0], workspace, &(struct matrix_sink){store, run});
-}
-
-static size_t inputs_bytes(const struct linear_args *args) {
-    return matrix_align((size_t)args->x.shape[0] * sizeof(void *));
+                          run->packed, run->args->x.shape[0], workspace, &(struct matrix_sink){store, run});
 }
 
 static size_t packed_bytes(const struct matrix_kernel *kernel, const struct linear_args *args) {
@@ -45,15 +39,13 @@ static size_t packed_bytes(const struct matrix_kernel *kernel, const struct line
 
 size_t matrix_linear_workspace(const struct matrix_kernel *kernel, const struct linear_args *args,
                                unsigned thread_count) {
-    return inputs_bytes(args) + packed_bytes(kernel, args) +
-           thread_count * kernel->scratch_bytes(args->weight->columns);
+    return packed_bytes(kernel, args) + thread_count * kernel->scratch_bytes(args->weight->columns);
 }
 
 enum status matrix_linear_run(const struct matrix_kernel *kernel, bool rounds, const struct kernel_env *env,
                               const struct linear_args *args) {
     int64_t rows = args->x.shape[0];
-    struct linear_run run = {.kernel = kernel, .args = args, .rounds = rounds, .inputs = env->workspace};
-    run.packed = (char *)env->workspace + inputs_bytes(args);
+    struct linear_run run = {.kernel = kernel, .args = args, .rounds = rounds, .packed = env->workspace};
     kernel_for_each_item(env, rows, pack_row, &run, NULL, 0);
     if (rows > 0) {
         kernel_for_each_item(env, matrix_block_count(args->weight->rows), multiply_block, &run,

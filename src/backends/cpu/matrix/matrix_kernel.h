@@ -40,9 +40,10 @@ struct matrix_kernel {
     /* Scratch of one thread for weights of `columns`, a multiple of 64. */
     size_t (*scratch_bytes)(int64_t columns);
 
-    /* Weight rows first_row.. (at most MATRIX_BLOCK_ROWS) times `count` packed inputs. */
-    void (*multiply)(const struct weight *weight, int64_t first_row, int64_t row_count,
-                     const void *const *inputs, int64_t count, void *scratch, const struct matrix_sink *sink);
+    /* Weight rows first_row.. (at most MATRIX_BLOCK_ROWS) times `count` packed inputs, one behind the other.
+     */
+    void (*multiply)(const struct weight *weight, int64_t first_row, int64_t row_count, const void *inputs,
+                     int64_t count, void *scratch, const struct matrix_sink *sink);
 
     /* out[i] = routing * swiglu(gate[i], up[i]) with gate and up rounded to `dtype` first; out rounded to it.
      */

@@ -14,11 +14,10 @@ struct moe_run {
     const struct moe_experts_args *args;
     bool rounds;
     struct moe_pairs pairs;
-    char *packed;        /* (rows, packed width): inputs of gate and up */
-    char *inner;         /* (pairs, inner width): gated values of the activations' type */
-    char *inner_packed;  /* (pairs, packed inner width) */
-    const void **inputs; /* (pairs): packed rows in the order of pairs.pairs */
-    char *scratch;       /* per thread */
+    char *packed;       /* (pairs in expert order, packed width): inputs of gate and up */
+    char *inner;        /* (pairs in expert order, inner width): gated values of the activations' type */
+    char *inner_packed; /* (pairs in expert order, packed inner width) */
+    char *scratch;      /* per thread */
 };
 
 static int64_t width_of(const struct moe_experts_args *args) {
@@ -33,21 +32,24 @@ static int64_t pair_count_of(const struct moe_experts_args *args) {
     return args->x.shape[0] * args->experts.shape[1];
 }
 
-static void pack_row(const void *context, int64_t row, void *workspace) {
+/* Item: a pair, in expert order. A row is packed once per pick, so that an expert's inputs lie side by side.
+ */
+static void pack_pair(const void *context, int64_t place, void *workspace) {
     (void)workspace;
     const struct moe_run *run = context;
     const struct tensor *x = &run->args->x;
     const struct weight *gate = run->args->bank->gate;
     int64_t width = width_of(run->args);
+    int64_t row = run->pairs.pairs[place] / run->args->experts.shape[1];
     run->kernel->pack(gate, run->rounds && gate->format != WEIGHT_PLAIN, x->dtype,
                       (const char *)x->data + (size_t)(row * width) * dtype_bytes(x->dtype),
-                      run->packed + (size_t)row * run->kernel->packed_bytes(width));
+                      run->packed + (size_t)place * run->kernel->packed_bytes(width));
 }
 
 /* One active expert and one block of its inner rows; gate values wait here until the up values come. */
 struct gate_block {
     const struct moe_run *run;
-    const int32_t *pairs; /* of the expert */
+    int64_t first_place; /* of the expert's pairs */
     int64_t first_row;
     float *gates; /* (pairs of the expert, MATRIX_BLOCK_ROWS) */
 };
@@ -65,9 +67,10 @@ static void gate_up(const void *context, int64_t input, int64_t first_row, int64
                     const float *values) {
     const struct gate_block *block = context;
     const struct moe_run *run = block->run;
-    int64_t pair = block->pairs[input];
+    int64_t place = block->first_place + input;
+    int64_t pair = run->pairs.pairs[place];
     enum dtype dtype = run->args->x.dtype;
-    size_t element = (size_t)(pair * inner_width_of(run->args) + first_row);
+    size_t element = (size_t)(place * inner_width_of(run->args) + first_row);
     run->kernel->gate(gates_at(block, input, first_row), values, row_count, run->args->clamp,
                       ((const float *)run->args->weights.data)[pair], dtype,
                       run->inner + element * dtype_bytes(dtype));
@@ -83,8 +86,8 @@ static void run_gate_block(const void *context, int64_t item, void *workspace) {
     int64_t expert = run->pairs.active[slot];
     int64_t first_pair = run->pairs.first[slot];
     int64_t count = run->pairs.first[slot + 1] - first_pair;
-    const void *const *inputs = run->inputs + first_pair;
-    struct gate_block block = {.run = run, .pairs = run->pairs.pairs + first_pair};
+    const char *inputs = run->packed + (size_t)first_pair * run->kernel->packed_bytes(width_of(run->args));
+    struct gate_block block = {.run = run, .first_place = first_pair};
     block.first_row = block_index * MATRIX_BLOCK_ROWS;
     block.gates = (float *)(void *)((char *)workspace + run->kernel->scratch_bytes(width_of(run->args)));
     run->kernel->multiply(&bank->gate[expert], block.first_row, rows, inputs, count, workspace,
@@ -93,15 +96,15 @@ static void run_gate_block(const void *context, int64_t item, void *workspace) {
                           &(struct matrix_sink){gate_up, &block});
 }
 
-static void pack_inner(const void *context, int64_t pair, void *workspace) {
+static void pack_inner(const void *context, int64_t place, void *workspace) {
     (void)workspace;
     const struct moe_run *run = context;
     const struct weight *down = run->args->bank->down;
     enum dtype dtype = run->args->x.dtype;
     int64_t inner_width = inner_width_of(run->args);
     run->kernel->pack(down, run->rounds && down->format != WEIGHT_PLAIN, dtype,
-                      run->inner + (size_t)(pair * inner_width) * dtype_bytes(dtype),
-                      run->inner_packed + (size_t)pair * run->kernel->packed_bytes(inner_width));
+                      run->inner + (size_t)(place * inner_width) * dtype_bytes(dtype),
+                      run->inner_packed + (size_t)place * run->kernel->packed_bytes(inner_width));
 }
 
 struct down_block {
@@ -125,10 +128,11 @@ static void run_down_block(const void *context, int64_t item, void *workspace) {
     int64_t block_index = item % matrix_block_count(width);
     int64_t first_pair = run->pairs.first[slot];
     struct down_block block = {run, run->pairs.pairs + first_pair};
-    run->kernel->multiply(&run->args->bank->down[run->pairs.active[slot]], block_index * MATRIX_BLOCK_ROWS,
-                          matrix_block_rows(width, block_index), run->inputs + first_pair,
-                          run->pairs.first[slot + 1] - first_pair, workspace,
-                          &(struct matrix_sink){store_down, &block});
+    run->kernel->multiply(
+        &run->args->bank->down[run->pairs.active[slot]], block_index * MATRIX_BLOCK_ROWS,
+        matrix_block_rows(width, block_index),
+        run->inner_packed + (size_t)first_pair * run->kernel->packed_bytes(inner_width_of(run->args)),
+        run->pairs.first[slot + 1] - first_pair, workspace, &(struct matrix_sink){store_down, &block});
 }
 
 /* One thread's scratch: a block, and the gate values of all pairs at worst. */
@@ -145,18 +149,15 @@ static size_t lay_out(const struct matrix_kernel *kernel, const struct moe_exper
     size_t pairs = (size_t)pair_count_of(args);
     size_t offset = moe_pairs_bytes(args);
     size_t packed = offset;
-    offset += (size_t)args->x.shape[0] * kernel->packed_bytes(width_of(args));
+    offset += pairs * kernel->packed_bytes(width_of(args));
     size_t inner = offset;
     offset += matrix_align(pairs * (size_t)inner_width_of(args) * dtype_bytes(args->x.dtype));
     size_t inner_packed = offset;
     offset += pairs * kernel->packed_bytes(inner_width_of(args));
-    size_t inputs = offset;
-    offset += matrix_align(pairs * sizeof(void *));
     if (run != NULL) {
         run->packed = memory + packed;
         run->inner = memory + inner;
         run->inner_packed = memory + inner_packed;
-        run->inputs = (const void **)(void *)(memory + inputs);
         run->scratch = memory + offset;
     }
     return offset;
@@ -170,22 +171,13 @@ size_t matrix_moe_experts_workspace(const struct matrix_kernel *kernel, const st
 enum status matrix_moe_experts_run(const struct matrix_kernel *kernel, bool rounds,
                                    const struct kernel_env *env, const struct moe_experts_args *args) {
     int64_t pairs = pair_count_of(args);
-    int64_t picks = args->experts.shape[1];
     struct moe_run run = {.kernel = kernel, .args = args, .rounds = rounds};
     run.pairs = moe_pairs_sort(args, env->workspace);
     lay_out(kernel, args, env->workspace, &run);
-    kernel_for_each_item(env, args->x.shape[0], pack_row, &run, NULL, 0);
-    for (int64_t i = 0; i < pairs; i++) {
-        run.inputs[i] =
-            run.packed + (size_t)(run.pairs.pairs[i] / picks) * kernel->packed_bytes(width_of(args));
-    }
+    kernel_for_each_item(env, pairs, pack_pair, &run, NULL, 0);
     kernel_for_each_item(env, run.pairs.active_count * matrix_block_count(inner_width_of(args)),
                          run_gate_block, &run, run.scratch, thread_bytes(kernel, args));
     kernel_for_each_item(env, pairs, pack_inner, &run, NULL, 0);
-    for (int64_t i = 0; i < pairs; i++) {
-        run.inputs[i] =
-            run.inner_packed + (size_t)run.pairs.pairs[i] * kernel->packed_bytes(inner_width_of(args));
-    }
     kernel_for_each_item(env, run.pairs.active_count * matrix_block_count(args->out.shape[2]), run_down_block,
                          &run, run.scratch, thread_bytes(kernel, args));
     return STATUS_OK;
