@@ -106,7 +106,7 @@ static enum status build_post(struct kernel_case *kernel_case) {
 }
 
 static const struct case_shape post_shapes[] = {
-    {.width = 1, .outer = 1},  {.width = 33, .outer = 2},  {.width = 256, .outer = 4},
+    {.width = 19, .outer = 1}, {.width = 33, .outer = 2},  {.width = 256, .outer = 4},
     {.width = 77, .outer = 4}, {.width = 45, .outer = 16},
 };
 

@@ -37,11 +37,12 @@ static bool holds_exactly(bool by_value, const struct comparison *rows, struct d
     return true;
 }
 
-/* The unit in the last place of a value of that size. */
+/* The unit in the last place of a value of that size; values near underflow count as 2^-96. */
 static double unit_of(double magnitude, enum dtype dtype) {
+    enum { SMALLEST_EXPONENT = -96 };
     int exponent;
     frexp(magnitude, &exponent);
-    exponent = magnitude == 0.0 || exponent < -125 ? -125 : exponent;
+    exponent = magnitude == 0.0 || exponent < SMALLEST_EXPONENT ? SMALLEST_EXPONENT : exponent;
     return ldexp(1.0, exponent - 1 - (dtype == DTYPE_BF16 ? BF16_MANTISSA_BITS : F32_MANTISSA_BITS));
 }
 

@@ -29,10 +29,8 @@ static inline float bf16_decode(uint16_t bits) {
 /* Nearest, ties to even; a NaN stays a NaN. */
 static inline uint16_t bf16_encode(float value) {
     uint32_t bits = f32_bits(value);
-    if ((bits & 0x7FFFFFFFu) > 0x7F800000u) {
-        return (uint16_t)((bits >> 16) | 0x0040u);
-    }
-    return (uint16_t)((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
+    uint32_t rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
+    return (uint16_t)((bits & 0x7FFFFFFFu) > 0x7F800000u ? (bits >> 16) | 0x0040u : rounded);
 }
 
 /* bf(x) of the spec: the value after rounding to bfloat16. */
@@ -71,24 +69,20 @@ static inline float e4m3_decode(uint8_t code) {
     return f32_from_bits(sign | ((exponent + 120u) << 23) | (mantissa << 20));
 }
 
-/* Nearest, ties to even, after clamping to [-448, 448]. A NaN gives 0x7F. */
+/*
+ * Nearest, ties to even, after clamping to [-448, 448]. A NaN gives 0x7F. Both ranges are computed and one is
+ * selected, so that loops over it become vectors.
+ */
 static inline uint8_t e4m3_encode(float value) {
     uint32_t bits = f32_bits(value);
-    uint8_t sign = (uint8_t)((bits >> 24) & 0x80u);
+    uint32_t sign = (bits >> 24) & 0x80u;
     uint32_t magnitude_bits = bits & 0x7FFFFFFFu;
-    if (magnitude_bits > 0x7F800000u) {
-        return 0x7F;
-    }
-    if (magnitude_bits >= 0x43E00000u) { /* 448 */
-        return (uint8_t)(sign | 0x7Eu);
-    }
-    if (magnitude_bits < 0x3C800000u) { /* below 2^-6: multiples of 2^-9 */
-        /* Adding 2^14 leaves a unit in the last place of 2^-9 and rounds to nearest even. */
-        float shifted = f32_from_bits(magnitude_bits) + 0x1p14f;
-        return (uint8_t)(sign | (f32_bits(shifted) & 0xFFu));
-    }
-    uint32_t rounded = magnitude_bits + 0x7FFFFu + ((magnitude_bits >> 20) & 1u);
-    return (uint8_t)(sign | ((rounded >> 20) - (120u << 3)));
+    uint32_t clamped = magnitude_bits < 0x43E00000u ? magnitude_bits : 0x43E00000u; /* 448 */
+    /* Below 2^-6, multiples of 2^-9: adding 2^14 leaves that unit in the last place and rounds to it. */
+    uint32_t tiny = f32_bits(f32_from_bits(clamped) + 0x1p14f) & 0xFFu;
+    uint32_t normal = ((clamped + 0x7FFFFu + ((clamped >> 20) & 1u)) >> 20) - (120u << 3);
+    uint32_t code = clamped < 0x3C800000u ? tiny : normal;
+    return (uint8_t)(magnitude_bits > 0x7F800000u ? 0x7Fu : sign | code);
 }
 
 /* FP4 E2M1 (2.4): code 0..15, bit 3 is the sign. */

@@ -1,7 +1,8 @@
 /*
  * Sequences that are not prefilled themselves get a copy of the state of one that was: rows of a real prefill
  * at a fraction of the time. Each repeat of a decode measurement starts from the same position again. Rings
- * then hold rows of later positions: real rows at the right addresses, though of no meaning.
+ * then hold rows of later positions: real rows at the right addresses, though of no meaning. The machine's
+ * limits are measured last, so that the memory it takes does not count as the model's.
  */
 #include "tools/bench.h"
 
@@ -105,8 +106,7 @@ static struct bench_seconds summarise(double *samples, int count) {
     return (struct bench_seconds){.median = median, .minimum = samples[0], .maximum = samples[count - 1]};
 }
 
-static void add_floor(const struct bench_session *session, struct bench_measure *measure) {
-    const struct bench_report *report = session->report;
+static void add_floor(const struct bench_report *report, struct bench_measure *measure) {
     if (report->limits.read_bytes_per_second > 0.0) {
         measure->bandwidth_floor_seconds = measure->work.bytes / report->limits.read_bytes_per_second;
     }
@@ -140,7 +140,6 @@ static enum status measure_prefill(struct bench_session *session, int64_t length
                                          .logit_rows = first + rows == length};
         add_work(session, &shape, &out->work);
     }
-    add_floor(session, out);
     return STATUS_OK;
 }
 
@@ -157,7 +156,6 @@ static enum status measure_decode(struct bench_session *session, int64_t length,
     const struct step_shape middle = {
         .segment_count = batch, .segment_rows = 1, .first_position = length + count / 2, .logit_rows = batch};
     add_work(session, &middle, &out->work);
-    add_floor(session, out);
     return STATUS_OK;
 }
 
@@ -261,6 +259,18 @@ static double peak_flops(const struct roofline *limits, enum sluice_numerics num
     return has_bf16 ? limits->bf16_flops_per_second : limits->f32_flops_per_second;
 }
 
+static enum status add_limits(struct bench_session *session) {
+    struct bench_report *report = session->report;
+    const struct sluice_engine *engine = session->engine;
+    TRY(roofline_measure(engine->pool, report->cpu_features, &report->limits));
+    report->peak_flops = peak_flops(&report->limits, engine->options.numerics);
+    for (int i = 0; i < report->row_count; i++) {
+        add_floor(report, &report->rows[i].prefill);
+        add_floor(report, &report->rows[i].decode);
+    }
+    return STATUS_OK;
+}
+
 static enum status fill_report(struct bench_session *session) {
     struct bench_report *report = session->report;
     const struct sluice_engine *engine = session->engine;
@@ -270,8 +280,6 @@ static enum status fill_report(struct bench_session *session) {
     report->gen_tokens = session->request->gen_tokens;
     report->repeats = session->request->repeats;
     TRY(cpu_features_parse(engine->options.cpu_features, &report->cpu_features));
-    TRY(roofline_measure(engine->pool, report->cpu_features, &report->limits));
-    report->peak_flops = peak_flops(&report->limits, engine->options.numerics);
     string_buffer_append_text(&report->model_directory, engine->options.model_directory);
     engine->model->family->describe(engine->model, &report->model_description);
     TRY(string_buffer_check(&report->model_directory));
@@ -316,6 +324,7 @@ enum status bench_run(const struct bench_request *request, struct bench_report *
     status = measure_rows(&session);
     progress_finish(&session.progress);
     TRY_GOTO(status);
+    TRY_GOTO(add_limits(&session));
 fail:
     close_session(&session);
     if (status != STATUS_OK) {

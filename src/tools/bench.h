@@ -13,9 +13,9 @@
 
 #include "base/status.h"
 #include "base/string_buffer.h"
+#include "kernelcheck/roofline.h"
 #include "sluice/engine.h"
 #include "tools/bench_work.h"
-#include "tools/roofline_standin.h"
 
 enum { BENCH_NUMBERS_MAX = 32 };
 

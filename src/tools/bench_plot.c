@@ -15,6 +15,7 @@ enum {
     PANEL_STRIDE = 480, /* from one panel to the next */
     TICK_GAP = 24,      /* labels closer than that would touch */
     COLOURS = 6,        /* classes s0..s5 of the style sheet */
+    LEGEND_LEFT = 46,
     LEGEND_STRIDE = 62,
 };
 
@@ -230,10 +231,10 @@ static void append_points(const struct bench_report *report, const struct panel 
 static void append_legend(const struct panel *panel, int index, int64_t batch, struct string_buffer *out) {
     char label[48];
     char css_class[16];
-    double x = panel->x.from + (double)(index * LEGEND_STRIDE);
+    double x = panel->x.from + (double)(LEGEND_LEFT + index * LEGEND_STRIDE);
     snprintf(css_class, sizeof css_class, "line s%d", index % COLOURS);
     append_line(out, css_class, x, 75.0, x + 14.0, 75.0);
-    snprintf(label, sizeof label, index == 0 ? "batch %lld" : "%lld", (long long)batch);
+    snprintf(label, sizeof label, "%lld", (long long)batch);
     append_text(out, x + 19.0, 79.0, "start", "", label);
 }
 
@@ -249,6 +250,9 @@ static void append_series(const struct bench_report *report, const struct panel 
         append_points(report, panel, batch, index % COLOURS, out);
         if (panel->is_prefill) {
             return;
+        }
+        if (index == 0) {
+            append_text(out, panel->x.from, 79.0, "start", "", "batch");
         }
         append_legend(panel, index, batch, out);
         index++;

@@ -1,6 +1,6 @@
 /*
  * A batch is a stretch of the output, at most BATCH_BYTES, that may end within a tensor or span thousands.
- * Workers fill its pieces, then it is appended to the files.
+ * While workers fill the pieces of one, one of them appends the one before to the files.
  */
 #include "tools/synth.h"
 
@@ -20,7 +20,7 @@
 #include "weights/checkpoint_writer.h"
 
 /* A piece ends at whole elements of every type because its limit is a multiple of eight. */
-enum { BATCH_BYTES = 16 << 20, PIECE_BYTES = 64 << 10, BATCH_PIECES = 4096 };
+enum { BATCH_BYTES = 16 << 20, PIECE_BYTES = 64 << 10, BATCH_PIECES = 4096, BATCHES = 2 };
 
 /* A part of one tensor: what one task makes. */
 struct piece {
@@ -35,11 +35,21 @@ struct synth {
     struct weight_generator *generators;
     size_t count;
     size_t total_bytes;
-    unsigned char *batch;
+    unsigned char *batches[BATCHES];
     struct piece *pieces;
     /* Where the next batch begins. */
     size_t next_tensor;
     size_t next_byte;
+};
+
+/* A run of the pool: task 0 writes a batch, the others fill the pieces of the next one. */
+struct synth_run {
+    struct checkpoint_writer *writer;
+    const struct piece *pieces;
+    const unsigned char *written_batch;
+    size_t written_bytes; /* 0: none yet */
+    enum status status;   /* of writing */
+    char message[ERROR_MESSAGE_BYTES];
 };
 
 static int compare_spec_names(const void *left, const void *right, void *specs) {
@@ -52,12 +62,14 @@ static enum status plan_tensors(struct synth *synth, const struct tensor_spec_li
     enum status status = STATUS_OK;
     synth->entries = calloc(list->count + 1, sizeof *synth->entries);
     synth->generators = calloc(list->count + 1, sizeof *synth->generators);
-    synth->batch = malloc(BATCH_BYTES);
+    synth->batches[0] = malloc(BATCH_BYTES);
+    synth->batches[1] = malloc(BATCH_BYTES);
     synth->pieces = calloc(BATCH_PIECES, sizeof *synth->pieces);
     size_t *order = calloc(list->count + 1, sizeof *order);
     CHECK_MEMORY_GOTO(synth->entries);
     CHECK_MEMORY_GOTO(synth->generators);
-    CHECK_MEMORY_GOTO(synth->batch);
+    CHECK_MEMORY_GOTO(synth->batches[0]);
+    CHECK_MEMORY_GOTO(synth->batches[1]);
     CHECK_MEMORY_GOTO(synth->pieces);
     CHECK_MEMORY_GOTO(order);
     for (size_t i = 0; i < list->count; i++) {
@@ -83,12 +95,14 @@ fail:
 static void free_plan(struct synth *synth) {
     free(synth->entries);
     free(synth->generators);
-    free(synth->batch);
+    free(synth->batches[0]);
+    free(synth->batches[1]);
     free(synth->pieces);
 }
 
-/* Cuts the next stretch of the output into pieces; returns its bytes, 0 at the end. */
-static size_t plan_batch(struct synth *synth, size_t *piece_count) {
+/* Cuts the next stretch of the output, to be made in `batch`, into pieces; returns its bytes, 0 at the end.
+ */
+static size_t plan_batch(struct synth *synth, unsigned char *batch, size_t *piece_count) {
     size_t batch_bytes = 0;
     *piece_count = 0;
     while (synth->next_tensor < synth->count && *piece_count < BATCH_PIECES) {
@@ -105,16 +119,32 @@ static size_t plan_batch(struct synth *synth, size_t *piece_count) {
         synth->pieces[(*piece_count)++] = (struct piece){.generator = &synth->generators[synth->next_tensor],
                                                          .first_byte = synth->next_byte,
                                                          .byte_count = bytes,
-                                                         .out = synth->batch + batch_bytes};
+                                                         .out = batch + batch_bytes};
         batch_bytes += bytes;
         synth->next_byte += bytes;
     }
     return batch_bytes;
 }
 
-static void fill_piece(void *context, size_t index, unsigned worker) {
+/* The error record belongs to the thread that failed, so its sentence is kept for the caller's. */
+static void write_batch(struct synth_run *run) {
+    if (run->written_bytes == 0) {
+        return;
+    }
+    run->status = checkpoint_writer_append(run->writer, run->written_batch, run->written_bytes);
+    if (run->status != STATUS_OK) {
+        snprintf(run->message, sizeof run->message, "%s", error_last()->message);
+    }
+}
+
+static void run_task(void *context, size_t index, unsigned worker) {
     (void)worker;
-    const struct piece *piece = &((const struct piece *)context)[index];
+    struct synth_run *run = context;
+    if (index == 0) {
+        write_batch(run);
+        return;
+    }
+    const struct piece *piece = &run->pieces[index - 1];
     weight_generator_fill(piece->generator, piece->first_byte, piece->byte_count, piece->out);
 }
 
@@ -122,14 +152,20 @@ static enum status write_tensors(struct synth *synth, struct worker_pool *pool,
                                  struct checkpoint_writer *writer) {
     enum status status = STATUS_OK;
     struct progress progress;
+    struct synth_run run = {.writer = writer, .pieces = synth->pieces};
     size_t done = 0;
+    size_t made_bytes = 1;
     progress_start(&progress, "writing weights", "MB", synth->total_bytes / 1000000);
-    size_t piece_count;
-    for (size_t bytes = plan_batch(synth, &piece_count); bytes > 0; bytes = plan_batch(synth, &piece_count)) {
-        worker_pool_run(pool, piece_count, fill_piece, synth->pieces);
-        TRY_GOTO(checkpoint_writer_append(writer, synth->batch, bytes));
-        done += bytes;
+    for (size_t i = 0; made_bytes > 0; i++) {
+        size_t piece_count;
+        unsigned char *batch = synth->batches[i % BATCHES];
+        made_bytes = plan_batch(synth, batch, &piece_count);
+        worker_pool_run(pool, 1 + piece_count, run_task, &run);
+        CHECK_GOTO(run.status == STATUS_OK, run.status, "%s", run.message);
+        done += run.written_bytes;
         progress_update(&progress, done / 1000000);
+        run.written_batch = batch;
+        run.written_bytes = made_bytes;
     }
 fail:
     progress_finish(&progress);

@@ -6,7 +6,13 @@
 
 #include "tensor/number_format.h"
 
-enum { FP8_BLOCK = 128, FP4_GROUP = 32, FP4_CODES_PER_BYTE = 2 };
+enum {
+    FP8_BLOCK = 128,
+    FP4_GROUP = 32,
+    FP4_CODES_PER_BYTE = 2,
+    FP4_GROUP_BYTES = FP4_GROUP / FP4_CODES_PER_BYTE,
+    VALUES_AT_ONCE = 512, /* stay in the first cache between the loops */
+};
 
 /* FNV-1a, 64 bits. */
 static uint64_t hash_name(const char *name) {
@@ -15,19 +21,6 @@ static uint64_t hash_name(const char *name) {
         hash = (hash ^ (unsigned char)*name) * 0x100000001B3u;
     }
     return hash;
-}
-
-/* z(name, index) of A.1: the splitmix64 finaliser. */
-static uint64_t mix(uint64_t name_hash, uint64_t index) {
-    uint64_t z = name_hash + (index + 1) * 0x9E3779B97F4A7C15u;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-}
-
-/* v(name, index) of A.1, in [-1, 1). */
-static double symmetric_value(uint64_t name_hash, uint64_t index) {
-    return 2.0 * (double)(mix(name_hash, index) >> 40) / 0x1p24 - 1.0;
 }
 
 static bool ends_with(const char *text, const char *suffix) {
@@ -93,6 +86,9 @@ static enum status prepare_matrix(struct weight_generator *generator, const stru
           STATUS_UNSUPPORTED, "synth has no formula for the quantised matrix %s of type %s", spec->name,
           dtype_name(spec->dtype));
     int64_t columns = is_fp8 ? spec->shape[1] : spec->shape[1] * FP4_CODES_PER_BYTE;
+    CHECK(is_fp8 || columns % FP4_GROUP == 0, STATUS_UNSUPPORTED,
+          "the rows of %s have %lld inputs, which is no multiple of %d", spec->name, (long long)columns,
+          FP4_GROUP);
     generator->scale_hash = hash_name(list->specs[spec->partner].name);
     generator->gain = sqrt(3.0 / (double)columns);
     choose_scales(generator, spec->role);
@@ -102,7 +98,8 @@ static enum status prepare_matrix(struct weight_generator *generator, const stru
 enum status weight_generator_init(struct weight_generator *generator, const struct tensor_spec_list *list,
                                   size_t index) {
     const struct tensor_spec *spec = &list->specs[index];
-    *generator = (struct weight_generator){.spec = spec, .name_hash = hash_name(spec->name)};
+    *generator = (struct weight_generator){
+        .spec = spec, .loops = weight_loops_choose(), .name_hash = hash_name(spec->name)};
     switch (spec->role) {
     case TENSOR_FP8_MATRIX:
     case TENSOR_FP4_MATRIX:
@@ -124,26 +121,34 @@ enum status weight_generator_init(struct weight_generator *generator, const stru
     return STATUS_OK;
 }
 
-static float matrix_value(const struct weight_generator *generator, size_t index) {
-    return (float)(generator->offset + generator->gain * symmetric_value(generator->name_hash, index));
+static void make_values(const struct weight_generator *generator, size_t first, size_t count, float *out) {
+    generator->loops->values(generator->name_hash, first, count, generator->offset, generator->gain, out);
 }
 
-static uint8_t scale_byte(const struct weight_generator *generator, uint64_t hash, size_t index) {
-    return (uint8_t)(generator->scale_top - (int)(mix(hash, index) % generator->scale_span));
+/* One over the scale at an index of the scales' tensor; scales are powers of two, so that both are exact. */
+static float inverse_scale(const struct weight_generator *generator, size_t index) {
+    unsigned char byte;
+    generator->loops->scales(generator->scale_hash, index, 1, generator->scale_top, generator->scale_span,
+                             &byte);
+    return 1.0F / e8m0_decode(byte);
 }
 
 static void fill_plain(const struct weight_generator *generator, size_t first, size_t count,
                        unsigned char *out) {
-    bool is_bf16 = generator->spec->dtype == DTYPE_BF16;
-    for (size_t i = 0; i < count; i++) {
-        float value = matrix_value(generator, first + i);
-        if (is_bf16) {
-            uint16_t bits = bf16_encode(value);
-            memcpy(out + i * sizeof bits, &bits, sizeof bits);
-        } else {
-            value = generator->rounds_to_bf16 ? bf16_round(value) : value;
-            memcpy(out + i * sizeof value, &value, sizeof value);
+    const struct weight_loops *loops = generator->loops;
+    size_t element_bytes = dtype_bytes(generator->spec->dtype);
+    float values[VALUES_AT_ONCE];
+    for (size_t i = 0; i < count; i += VALUES_AT_ONCE) {
+        size_t part = count - i < VALUES_AT_ONCE ? count - i : VALUES_AT_ONCE;
+        make_values(generator, first + i, part, values);
+        if (generator->spec->dtype == DTYPE_BF16) {
+            loops->encode_bf16(values, part, out + i * element_bytes);
+            continue;
         }
+        if (generator->rounds_to_bf16) {
+            loops->round_bf16(values, part);
+        }
+        memcpy(out + i * element_bytes, values, part * element_bytes);
     }
 }
 
@@ -152,46 +157,44 @@ static void fill_fp8(const struct weight_generator *generator, size_t first, siz
                      unsigned char *out) {
     size_t columns = (size_t)generator->spec->shape[1];
     size_t grid_columns = (columns + FP8_BLOCK - 1) / FP8_BLOCK;
+    float values[FP8_BLOCK];
     for (size_t i = 0; i < count;) {
         size_t row = (first + i) / columns;
         size_t column = (first + i) % columns;
         size_t run_end = (column / FP8_BLOCK + 1) * FP8_BLOCK;
-        run_end = run_end < columns ? run_end : columns;
+        size_t run = (run_end < columns ? run_end : columns) - column;
+        run = run < count - i ? run : count - i;
         size_t block = row / FP8_BLOCK * grid_columns + column / FP8_BLOCK;
-        float scale = e8m0_decode(scale_byte(generator, generator->scale_hash, block));
-        for (; column < run_end && i < count; column++, i++) {
-            out[i] = e4m3_encode(matrix_value(generator, first + i) / scale);
-        }
+        make_values(generator, first + i, run, values);
+        generator->loops->encode_e4m3(values, run, inverse_scale(generator, block), out + i);
+        i += run;
     }
 }
 
 /* As fill_fp8, two codes a byte; a group of 32 inputs is 16 bytes and rows hold whole groups. */
 static void fill_fp4(const struct weight_generator *generator, size_t first, size_t count,
                      unsigned char *out) {
-    const size_t group_bytes = FP4_GROUP / FP4_CODES_PER_BYTE;
-    size_t row_bytes = (size_t)generator->spec->shape[1];
-    size_t row_groups = (row_bytes + group_bytes - 1) / group_bytes;
+    float values[VALUES_AT_ONCE];
     for (size_t i = 0; i < count;) {
-        size_t row = (first + i) / row_bytes;
-        size_t column = (first + i) % row_bytes;
-        size_t run_end = (column / group_bytes + 1) * group_bytes;
-        run_end = run_end < row_bytes ? run_end : row_bytes;
-        size_t group = row * row_groups + column / group_bytes;
-        float scale = e8m0_decode(scale_byte(generator, generator->scale_hash, group));
-        for (; column < run_end && i < count; column++, i++) {
-            size_t element = (first + i) * FP4_CODES_PER_BYTE;
-            uint8_t low = e2m1_encode(matrix_value(generator, element) / scale);
-            uint8_t high = e2m1_encode(matrix_value(generator, element + 1) / scale);
-            out[i] = (unsigned char)(low | (high << 4));
+        size_t part = VALUES_AT_ONCE / FP4_CODES_PER_BYTE - (first + i) % FP4_GROUP_BYTES;
+        part = part < count - i ? part : count - i;
+        make_values(generator, (first + i) * FP4_CODES_PER_BYTE, part * FP4_CODES_PER_BYTE, values);
+        for (size_t at = 0; at < part;) {
+            /* Rows hold whole groups, so groups count on from row to row. */
+            size_t run = FP4_GROUP_BYTES - (first + i + at) % FP4_GROUP_BYTES;
+            run = run < part - at ? run : part - at;
+            float factor = inverse_scale(generator, (first + i + at) / FP4_GROUP_BYTES);
+            generator->loops->encode_e2m1(values + at * FP4_CODES_PER_BYTE, run, factor, out + i + at);
+            at += run;
         }
+        i += part;
     }
 }
 
 static void fill_scales(const struct weight_generator *generator, size_t first, size_t count,
                         unsigned char *out) {
-    for (size_t i = 0; i < count; i++) {
-        out[i] = scale_byte(generator, generator->name_hash, first + i);
-    }
+    generator->loops->scales(generator->name_hash, first, count, generator->scale_top, generator->scale_span,
+                             out);
 }
 
 static void fill_expert_table(const struct weight_generator *generator, size_t first, size_t count,

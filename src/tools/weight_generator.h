@@ -11,15 +11,17 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "tools/weight_loops.h"
 #include "weights/tensor_spec.h"
 
 /* One tensor's recipe; refers to nothing outside itself but the spec. */
 struct weight_generator {
     const struct tensor_spec *spec;
+    const struct weight_loops *loops;
     uint64_t name_hash;
     uint64_t scale_hash; /* FP8 and FP4 matrices: of the scales' name */
     int scale_top;       /* matrices and their scales: the largest scale byte */
-    unsigned scale_span; /* number of different scale bytes */
+    unsigned scale_span; /* number of different scale bytes, 2 or 3 */
     double offset, gain; /* value = offset + gain * v */
     bool rounds_to_bf16; /* before it is stored in the tensor's type */
 };

@@ -12,8 +12,7 @@ static void e2m1_round(const float *x, float *out) {
 }
 
 static void store_codes(u32x16 codes, uint8_t *out) {
-    u8x16 bytes = __builtin_convertvector(codes, u8x16);
-    memcpy(out, &bytes, sizeof bytes);
+    lanes_store_bytes(out, codes, LANES);
 }
 
 static void e4m3_encode_codes(const float *x, uint8_t *out) {

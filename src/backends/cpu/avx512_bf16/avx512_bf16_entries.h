@@ -10,6 +10,7 @@
     .name = #kernel "_avx512_bf16", .arithmetic = "bf16_dot", .features = CPU_FEATURE_AVX512_BF16
 
 extern const struct op_entry grouped_linear_avx512_bf16;
+extern const struct op_entry indexer_select_avx512_bf16;
 extern const struct op_entry linear_avx512_bf16;
 extern const struct op_entry moe_experts_avx512_bf16;
 extern const struct op_entry sparse_attention_avx512_bf16;

@@ -4,6 +4,7 @@
 
 static const struct op_entry *const entries[] = {
     &grouped_linear_avx512_bf16,
+    &indexer_select_avx512_bf16,
     &linear_avx512_bf16,
     &moe_experts_avx512_bf16,
     &sparse_attention_avx512_bf16,

@@ -8,6 +8,7 @@
 #define SLUICE_BACKENDS_CPU_AVX512_BF16_BF16_DECODE_H
 
 #include <immintrin.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "backends/cpu/avx512_bf16/weight_decode.h"
@@ -51,6 +52,31 @@ static inline void bf16_decode_kv_row(const struct fp8_table *table, const struc
         row_decode(layout, row, floats);
         for (int64_t i = 0; i < coded; i++) {
             out[i] = bf16_encode(floats[i]);
+        }
+    }
+}
+
+/* One FP4 row, [width] bf16: of each chunk the even channels, then the odd ones. `floats`: scratch of
+ * [width]. */
+static inline void bf16_decode_index_row(__m512i table, const struct row_layout *layout,
+                                         const unsigned char *row, float *floats, uint16_t *out) {
+    const unsigned char *scales = row + layout->width / 2;
+    bool is_special = false;
+    for (int64_t i = 0; i < layout->width; i += CHUNK) {
+        uint16_t lowered[2];
+        for (int group = 0; group < 2; group++) {
+            int scale = scales[i / ACT4_BLOCK + group];
+            is_special |= scale == 0 || scale > FP4_SCALE_LARGEST;
+            lowered[group] = (uint16_t)((FP4_SCALE_LARGEST - scale) << BF16_EXPONENT_SHIFT);
+        }
+        struct bf16_chunk chunk = fp4_decode(table, row + i / 2, ~(__mmask32)0, fp4_spread_lowered(lowered));
+        _mm512_storeu_si512(out + i, chunk.first);
+        _mm512_storeu_si512(out + i + CHUNK / 2, chunk.second);
+    }
+    if (is_special) {
+        row_decode(layout, row, floats);
+        for (int64_t i = 0; i < layout->width; i++) {
+            out[i / CHUNK * CHUNK + i % CHUNK / 2 + i % 2 * (CHUNK / 2)] = bf16_encode(floats[i]);
         }
     }
 }

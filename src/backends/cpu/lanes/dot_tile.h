@@ -15,6 +15,10 @@ enum {
 #endif
 };
 
+/* Four results: those of one a with the four b. */
+typedef float f32x4 __attribute__((vector_size(16)));
+typedef int32_t i32x4 __attribute__((vector_size(16)));
+
 /* The part's lanes of a[i] . b[j] for the four of a and TILE_B of b, to sums[i][j]. */
 static inline void dot_part(const float *const *a, const float *const *b, int64_t first, int64_t count,
                             float (*sums)[DOT_SIDE][LANES]) {
@@ -44,8 +48,32 @@ static inline void dot_part(const float *const *a, const float *const *b, int64_
     }
 }
 
-/* Value 4 i + j of `out` is lanes_dot(a[i], b[j], count). count: a multiple of LANES. */
-static inline void lanes_dot_tile(const float *const *a, const float *const *b, int64_t count, float *out) {
+#if !defined(__AVX512F__)
+static inline f32x4 f32x4_load(const float *from) {
+    f32x4 value;
+    memcpy(&value, from, sizeof value);
+    return value;
+}
+
+static inline f32x4 f32x4_pair_sums(f32x4 a, f32x4 b) {
+    return __builtin_shufflevector(a, b, 0, 2, 4, 6) + __builtin_shufflevector(a, b, 1, 3, 5, 7);
+}
+
+/* lanes_sum of four vectors, by the same tree on quarters of them. */
+static inline f32x4 dot_sum_four(float (*sums)[LANES]) {
+    f32x4 each[DOT_SIDE];
+#pragma GCC unroll 4
+    for (int j = 0; j < DOT_SIDE; j++) {
+        f32x4 low = f32x4_pair_sums(f32x4_load(sums[j]), f32x4_load(sums[j] + 4));
+        f32x4 high = f32x4_pair_sums(f32x4_load(sums[j] + 8), f32x4_load(sums[j] + 12));
+        each[j] = f32x4_pair_sums(low, high);
+    }
+    return f32x4_pair_sums(f32x4_pair_sums(each[0], each[1]), f32x4_pair_sums(each[2], each[3]));
+}
+#endif
+
+/* Lane j of out[i] is lanes_dot(a[i], b[j], count). count: a multiple of LANES. */
+static inline void lanes_dot_tile(const float *const *a, const float *const *b, int64_t count, f32x4 *out) {
     float sums[DOT_SIDE][DOT_SIDE][LANES];
     for (int j = 0; j < DOT_SIDE; j += TILE_B) {
         for (int part = 0; part < LANES; part += PART) {
@@ -57,10 +85,11 @@ static inline void lanes_dot_tile(const float *const *a, const float *const *b, 
     for (int i = 0; i < LANES; i++) {
         each[i] = lanes_load(sums[i / DOT_SIDE][i % DOT_SIDE]);
     }
-    lanes_store(out, lanes_sum_each(each));
+    f32x16 all = lanes_sum_each(each);
+    memcpy(out, &all, sizeof all);
 #else
-    for (int i = 0; i < LANES; i++) {
-        out[i] = lanes_sum(lanes_load(sums[i / DOT_SIDE][i % DOT_SIDE]));
+    for (int i = 0; i < DOT_SIDE; i++) {
+        out[i] = dot_sum_four(sums[i]);
     }
 #endif
 }

@@ -17,24 +17,16 @@ LANES_INLINE f32x16 lanes_butterfly(f32x16 x, f32x16 partner, u32x16 upper) {
 LANES_INLINE f32x16 lanes_hadamard_inside(f32x16 x, int64_t width) {
     const uint32_t s = 0x80000000u;
     if (width >= 2) {
-        x = lanes_butterfly(
-            x, __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14),
-            (u32x16){0, s, 0, s, 0, s, 0, s, 0, s, 0, s, 0, s, 0, s});
+        x = lanes_butterfly(x, lanes_swap_1(x), (u32x16){0, s, 0, s, 0, s, 0, s, 0, s, 0, s, 0, s, 0, s});
     }
     if (width >= 4) {
-        x = lanes_butterfly(
-            x, __builtin_shufflevector(x, x, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13),
-            (u32x16){0, 0, s, s, 0, 0, s, s, 0, 0, s, s, 0, 0, s, s});
+        x = lanes_butterfly(x, lanes_swap_2(x), (u32x16){0, 0, s, s, 0, 0, s, s, 0, 0, s, s, 0, 0, s, s});
     }
     if (width >= 8) {
-        x = lanes_butterfly(
-            x, __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11),
-            (u32x16){0, 0, 0, 0, s, s, s, s, 0, 0, 0, 0, s, s, s, s});
+        x = lanes_butterfly(x, lanes_swap_4(x), (u32x16){0, 0, 0, 0, s, s, s, s, 0, 0, 0, 0, s, s, s, s});
     }
     if (width >= 16) {
-        x = lanes_butterfly(
-            x, __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7),
-            (u32x16){0, 0, 0, 0, 0, 0, 0, 0, s, s, s, s, s, s, s, s});
+        x = lanes_butterfly(x, lanes_swap_8(x), (u32x16){0, 0, 0, 0, 0, 0, 0, 0, s, s, s, s, s, s, s, s});
     }
     return x;
 }

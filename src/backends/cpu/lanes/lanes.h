@@ -4,6 +4,10 @@
  * Kernels in this folder are written once on these vectors and compiled once per instruction set (LANES_ISA
  * is portable, avx2 or avx512). All steps are lane-wise IEEE operations in a fixed order, never contracted to
  * fused multiply-adds, so that every instruction set gives the same bits: one arithmetic id, "lanes".
+ *
+ * Where registers are narrower the compiler splits arithmetic by itself, but takes comparisons, conversions
+ * and shuffles apart lane by lane: those go by pieces of a register here. Kernels use lanes_less and its
+ * like, not the operators.
  */
 #ifndef SLUICE_BACKENDS_CPU_LANES_LANES_H
 #define SLUICE_BACKENDS_CPU_LANES_LANES_H
@@ -11,6 +15,10 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
 
 #include "backends/cpu/cpu_features.h"
 #include "tensor/dtype.h"
@@ -21,6 +29,51 @@ typedef float f32x16 __attribute__((vector_size(64)));
 typedef int32_t i32x16 __attribute__((vector_size(64)));
 typedef uint32_t u32x16 __attribute__((vector_size(64)));
 typedef uint16_t u16x16 __attribute__((vector_size(32)));
+
+/* Lanes of one register. */
+#if defined(__AVX512F__)
+enum { PIECE_LANES = 16 };
+#define LANES_PIECE_SWAP_1 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14
+#define LANES_PIECE_SWAP_2 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13
+#define LANES_PIECE_SWAP_4 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11
+#define LANES_PIECE_SWAP_8 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7
+#define LANES_PIECE_EVEN 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
+#define LANES_PIECE_ODD 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
+#elif defined(__AVX2__)
+enum { PIECE_LANES = 8 };
+#define LANES_PIECE_SWAP_1 1, 0, 3, 2, 5, 4, 7, 6
+#define LANES_PIECE_SWAP_2 2, 3, 0, 1, 6, 7, 4, 5
+#define LANES_PIECE_SWAP_4 4, 5, 6, 7, 0, 1, 2, 3
+#define LANES_PIECE_EVEN 0, 2, 4, 6, 8, 10, 12, 14
+#define LANES_PIECE_ODD 1, 3, 5, 7, 9, 11, 13, 15
+#else
+enum { PIECE_LANES = 4 };
+#define LANES_PIECE_SWAP_1 1, 0, 3, 2
+#define LANES_PIECE_SWAP_2 2, 3, 0, 1
+#define LANES_PIECE_EVEN 0, 2, 4, 6
+#define LANES_PIECE_ODD 1, 3, 5, 7
+#endif
+enum { PIECE_COUNT = LANES / PIECE_LANES };
+
+typedef float f32_piece __attribute__((vector_size(PIECE_LANES * 4)));
+typedef int32_t i32_piece __attribute__((vector_size(PIECE_LANES * 4)));
+typedef uint32_t u32_piece __attribute__((vector_size(PIECE_LANES * 4)));
+typedef uint16_t u16_piece __attribute__((vector_size(PIECE_LANES * 2)));
+
+union f32_pieces {
+    f32x16 whole;
+    f32_piece piece[PIECE_COUNT];
+};
+
+union i32_pieces {
+    i32x16 whole;
+    i32_piece piece[PIECE_COUNT];
+};
+
+union u32_pieces {
+    u32x16 whole;
+    u32_piece piece[PIECE_COUNT];
+};
 
 /* Symbols of one instruction set: LANES_NAME(rms_norm) is rms_norm_lanes_avx2. */
 #define LANES_PASTE(name, isa) name##_lanes_##isa
@@ -49,15 +102,11 @@ static inline void lanes_store(float *to, f32x16 value) {
 }
 
 static inline u32x16 lanes_bits(f32x16 value) {
-    u32x16 bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
+    return (u32x16)value;
 }
 
 static inline f32x16 lanes_from_bits(u32x16 bits) {
-    f32x16 value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
+    return (f32x16)bits;
 }
 
 /* Where `mask` is all ones a, elsewhere b. */
@@ -66,29 +115,71 @@ static inline f32x16 lanes_select(i32x16 mask, f32x16 a, f32x16 b) {
     return lanes_from_bits(chosen);
 }
 
+/* All ones where a < b. */
+static inline i32x16 lanes_less(f32x16 a, f32x16 b) {
+    union f32_pieces left = {a};
+    union f32_pieces right = {b};
+    union i32_pieces mask;
+#pragma GCC unroll 4
+    for (int i = 0; i < PIECE_COUNT; i++) {
+        mask.piece[i] = left.piece[i] < right.piece[i];
+    }
+    return mask.whole;
+}
+
+static inline i32x16 lanes_is_nan(f32x16 value) {
+    union f32_pieces from = {value};
+    union i32_pieces mask;
+#pragma GCC unroll 4
+    for (int i = 0; i < PIECE_COUNT; i++) {
+        mask.piece[i] = from.piece[i] != from.piece[i];
+    }
+    return mask.whole;
+}
+
+/* b if either is a NaN. */
 static inline f32x16 lanes_max(f32x16 a, f32x16 b) {
-    return lanes_select(a > b, a, b);
+    return lanes_select(lanes_less(b, a), a, b);
 }
 
 static inline f32x16 lanes_min(f32x16 a, f32x16 b) {
-    return lanes_select(a < b, a, b);
+    return lanes_select(lanes_less(a, b), a, b);
 }
 
 static inline f32x16 lanes_load_bf16(const void *from) {
-    u16x16 halves;
-    memcpy(&halves, from, sizeof halves);
-    return lanes_from_bits(__builtin_convertvector(halves, u32x16) << 16);
+#ifdef __AVX512F__
+    /* One instruction where the generic conversion takes five. */
+    return (f32x16)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(from)), 16);
+#else
+    u16_piece halves[PIECE_COUNT];
+    union u32_pieces bits;
+    memcpy(halves, from, sizeof halves);
+#pragma GCC unroll 4
+    for (int i = 0; i < PIECE_COUNT; i++) {
+        bits.piece[i] = __builtin_convertvector(halves[i], u32_piece);
+    }
+    return lanes_from_bits(bits.whole << 16);
+#endif
+}
+
+/* The lower halves of all lanes. */
+static inline void lanes_store_halves(void *to, u32x16 value) {
+    union u32_pieces from = {value};
+    u16_piece halves[PIECE_COUNT];
+#pragma GCC unroll 4
+    for (int i = 0; i < PIECE_COUNT; i++) {
+        halves[i] = __builtin_convertvector(from.piece[i], u16_piece);
+    }
+    memcpy(to, halves, sizeof halves);
 }
 
 /* Nearest, ties to even. A NaN stays a NaN. */
 static inline void lanes_store_bf16(void *to, f32x16 value) {
     u32x16 bits = lanes_bits(value);
     u32x16 rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
-    i32x16 is_nan = value != value;
+    u32x16 is_nan = (u32x16)lanes_is_nan(value);
     u32x16 quiet = (bits >> 16) | 0x40u;
-    u32x16 chosen = ((u32x16)is_nan & quiet) | (~(u32x16)is_nan & rounded);
-    u16x16 halves = __builtin_convertvector(chosen, u16x16);
-    memcpy(to, &halves, sizeof halves);
+    lanes_store_halves(to, (is_nan & quiet) | (~is_nan & rounded));
 }
 
 /* Sixteen elements of an activation (F32 or BF16) at element `index`. */
@@ -144,23 +235,81 @@ static inline float lanes_sum(f32x16 value) {
 
 /* Sums of even and odd neighbours of a, then of b. */
 static inline f32x16 lanes_pair_sums(f32x16 a, f32x16 b) {
-    f32x16 even = __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-    f32x16 odd = __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
-    return even + odd;
+    union f32_pieces from[2] = {{a}, {b}};
+    union f32_pieces sums;
+#pragma GCC unroll 4
+    for (int i = 0; i < PIECE_COUNT; i++) {
+        f32_piece left = from[2 * i / PIECE_COUNT].piece[2 * i % PIECE_COUNT];
+        f32_piece right = from[(2 * i + 1) / PIECE_COUNT].piece[(2 * i + 1) % PIECE_COUNT];
+        sums.piece[i] = __builtin_shufflevector(left, right, LANES_PIECE_EVEN) +
+                        __builtin_shufflevector(left, right, LANES_PIECE_ODD);
+    }
+    return sums.whole;
+}
+
+/* Lanes at a distance of 1, 2, 4 or 8 change places. */
+#define LANES_SWAP_INSIDE(value, ...)                                                                    \
+    do {                                                                                                 \
+        for (int i = 0; i < PIECE_COUNT; i++) {                                                          \
+            (value).piece[i] = __builtin_shufflevector((value).piece[i], (value).piece[i], __VA_ARGS__); \
+        }                                                                                                \
+    } while (0)
+#define LANES_SWAP_PIECES(value, distance)                        \
+    do {                                                          \
+        for (int i = 0; i < PIECE_COUNT; i++) {                   \
+            if ((i & (distance)) == 0) {                          \
+                f32_piece lower = (value).piece[i];               \
+                (value).piece[i] = (value).piece[i + (distance)]; \
+                (value).piece[i + (distance)] = lower;            \
+            }                                                     \
+        }                                                         \
+    } while (0)
+
+static inline f32x16 lanes_swap_1(f32x16 value) {
+    union f32_pieces pieces = {value};
+    LANES_SWAP_INSIDE(pieces, LANES_PIECE_SWAP_1);
+    return pieces.whole;
+}
+
+static inline f32x16 lanes_swap_2(f32x16 value) {
+    union f32_pieces pieces = {value};
+    LANES_SWAP_INSIDE(pieces, LANES_PIECE_SWAP_2);
+    return pieces.whole;
+}
+
+static inline f32x16 lanes_swap_4(f32x16 value) {
+    union f32_pieces pieces = {value};
+#ifdef LANES_PIECE_SWAP_4
+    LANES_SWAP_INSIDE(pieces, LANES_PIECE_SWAP_4);
+#else
+    LANES_SWAP_PIECES(pieces, 1);
+#endif
+    return pieces.whole;
+}
+
+static inline f32x16 lanes_swap_8(f32x16 value) {
+    union f32_pieces pieces = {value};
+#ifdef LANES_PIECE_SWAP_8
+    LANES_SWAP_INSIDE(pieces, LANES_PIECE_SWAP_8);
+#else
+    LANES_SWAP_PIECES(pieces, 8 / PIECE_LANES);
+#endif
+    return pieces.whole;
 }
 
 /* lanes_sum of sixteen vectors at once: lane i of the result is lanes_sum(values[i]), bit for bit. */
 static inline f32x16 lanes_sum_each(const f32x16 *values) {
-    f32x16 sums[LANES];
-    for (int i = 0; i < LANES; i++) {
-        sums[i] = values[i];
+    f32x16 eight[8];
+    f32x16 four[4];
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) {
+        eight[i] = lanes_pair_sums(values[2 * i], values[2 * i + 1]);
     }
-    for (int count = LANES; count > 1; count /= 2) {
-        for (int i = 0; i < count / 2; i++) {
-            sums[i] = lanes_pair_sums(sums[2 * i], sums[2 * i + 1]);
-        }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        four[i] = lanes_pair_sums(eight[2 * i], eight[2 * i + 1]);
     }
-    return sums[0];
+    return lanes_pair_sums(lanes_pair_sums(four[0], four[1]), lanes_pair_sums(four[2], four[3]));
 }
 
 static inline float lanes_largest(f32x16 value) {
@@ -205,9 +354,9 @@ static inline f32x16 lanes_exp(f32x16 x) {
     p = p * r + 1.0f;
     u32x16 exponent = lanes_bits(shifted) << 23;
     f32x16 result = lanes_from_bits(lanes_bits(p) + exponent);
-    result = lanes_select(x < -87.3f, lanes_splat(0.0f), result);
-    result = lanes_select(x > 88.7f, lanes_splat(__builtin_inff()), result);
-    return lanes_select(x != x, x, result);
+    result = lanes_select(lanes_less(x, lanes_splat(-87.3f)), lanes_splat(0.0f), result);
+    result = lanes_select(lanes_less(lanes_splat(88.7f), x), lanes_splat(__builtin_inff()), result);
+    return lanes_select(lanes_is_nan(x), x, result);
 }
 
 /* 1 / (1 + exp(-x)). */

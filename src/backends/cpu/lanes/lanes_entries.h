@@ -19,6 +19,7 @@
     X(hyper_connection_pre)  \
     X(indexer_rotate_ideal)  \
     X(indexer_rotate_native) \
+    X(indexer_select)        \
     X(linear_ideal)          \
     X(linear_native)         \
     X(moe_combine)           \

@@ -11,7 +11,7 @@
 #include "tensor/number_format.h"
 #include "tensor/quantize.h"
 
-typedef uint8_t u8x16 __attribute__((vector_size(16)));
+typedef uint8_t u8_piece __attribute__((vector_size(PIECE_LANES)));
 
 /* Compiled apart for each constant type: the branch on the type must not stay in the loops. */
 #define LANES_INLINE static inline __attribute__((always_inline))
@@ -29,6 +29,17 @@ LANES_INLINE void lanes_write_left(enum dtype dtype, void *data, int64_t index, 
     }
 }
 
+/* The lowest bytes of the first `left` lanes. */
+LANES_INLINE void lanes_store_bytes(unsigned char *to, u32x16 value, int64_t left) {
+    union u32_pieces from = {value};
+    u8_piece bytes[PIECE_COUNT];
+#pragma GCC unroll 4
+    for (int i = 0; i < PIECE_COUNT; i++) {
+        bytes[i] = __builtin_convertvector(from.piece[i], u8_piece);
+    }
+    memcpy(to, bytes, (size_t)(left < LANES ? left : LANES));
+}
+
 LANES_INLINE f32x16 lanes_magnitude(f32x16 value) {
     return lanes_from_bits(lanes_bits(value) & 0x7FFFFFFFu);
 }
@@ -40,12 +51,9 @@ LANES_INLINE float lanes_largest_magnitude(enum dtype dtype, const void *x, int6
         /* The comparison fails for a NaN and keeps the second operand. */
         largest = lanes_max(lanes_magnitude(lanes_read_left(dtype, x, first + i, count - i)), largest);
     }
-    largest = lanes_max(largest, __builtin_shufflevector(largest, largest, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1,
-                                                         2, 3, 4, 5, 6, 7));
-    largest = lanes_max(largest, __builtin_shufflevector(largest, largest, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14,
-                                                         15, 8, 9, 10, 11));
-    largest = lanes_max(largest, __builtin_shufflevector(largest, largest, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8,
-                                                         9, 14, 15, 12, 13));
+    largest = lanes_max(largest, lanes_swap_8(largest));
+    largest = lanes_max(largest, lanes_swap_4(largest));
+    largest = lanes_max(largest, lanes_swap_2(largest));
     return largest[0] > largest[1] ? largest[0] : largest[1];
 }
 
@@ -58,9 +66,9 @@ LANES_INLINE f32x16 lanes_e4m3_round(f32x16 x) {
     normal = (normal + 0x7FFFFu + ((normal >> 20) & 1u)) & 0xFFF00000u;
     /* Below 2^-6 multiples of 2^-9: adding 2^14 rounds to them. */
     f32x16 small = (clamped + 0x1p14f) - 0x1p14f;
-    f32x16 rounded = lanes_select(clamped < 0x1p-6f, small, lanes_from_bits(normal));
+    f32x16 rounded = lanes_select(lanes_less(clamped, lanes_splat(0x1p-6f)), small, lanes_from_bits(normal));
     rounded = lanes_from_bits(lanes_bits(rounded) | (bits & 0x80000000u));
-    return lanes_select(x == x, rounded, lanes_from_bits((u32x16){0} + 0x7FC00000u));
+    return lanes_select(lanes_is_nan(x), lanes_from_bits((u32x16){0} + 0x7FC00000u), rounded);
 }
 
 /* e4m3_encode(x), one code a lane. */
@@ -70,32 +78,39 @@ LANES_INLINE u32x16 lanes_e4m3_encode(f32x16 x) {
     u32x16 normal = lanes_bits(clamped);
     normal = ((normal + 0x7FFFFu + ((normal >> 20) & 1u)) >> 20) - (120u << 3);
     u32x16 small = lanes_bits(clamped + 0x1p14f) & 0xFFu;
-    u32x16 is_small = (u32x16)(clamped < 0x1p-6f);
+    u32x16 is_small = (u32x16)lanes_less(clamped, lanes_splat(0x1p-6f));
     u32x16 code = (is_small & small) | (~is_small & normal) | ((bits >> 24) & 0x80u);
-    u32x16 is_number = (u32x16)(x == x);
-    return (is_number & code) | (~is_number & 0x7Fu);
+    u32x16 is_nan = (u32x16)lanes_is_nan(x);
+    return (~is_nan & code) | (is_nan & 0x7Fu);
 }
 
-/* e2m1_encode(x), one code a lane. */
-LANES_INLINE u32x16 lanes_e2m1_encode(f32x16 x) {
-    f32x16 magnitude = lanes_magnitude(x);
-    /* Each threshold passed subtracts -1; negated so that a NaN passes all. */
-    i32x16 not_passed = (magnitude <= 0.25f) + (magnitude < 0.75f) + (magnitude <= 1.25f) +
-                        (magnitude < 1.75f) + (magnitude <= 2.5f) + (magnitude < 3.5f) + (magnitude <= 5.0f);
-    return (u32x16)(not_passed + 7) | ((lanes_bits(x) >> 28) & 8u);
+/* |e2m1_decode(e2m1_encode(x))| from |x|; a NaN becomes 6. */
+LANES_INLINE f32x16 lanes_e2m1_magnitude(f32x16 magnitude) {
+    f32x16 clamped = lanes_min(magnitude, lanes_splat(6.0f));
+    /* Adding 2^22 leaves a unit in the last place of 0.5, 2^23 of 1, 2^24 of 2. */
+    f32x16 halves = (clamped + 0x1p22f) - 0x1p22f;
+    f32x16 ones = (clamped + 0x1p23f) - 0x1p23f;
+    f32x16 twos = (clamped + 0x1p24f) - 0x1p24f;
+    f32x16 upper = lanes_select(lanes_less(clamped, lanes_splat(4.0f)), ones, twos);
+    return lanes_select(lanes_less(clamped, lanes_splat(2.0f)), halves, upper);
 }
 
 /* e2m1_decode(e2m1_encode(x)). */
 LANES_INLINE f32x16 lanes_e2m1_round(f32x16 x) {
     u32x16 bits = lanes_bits(x);
-    /* A NaN becomes 6; adding 2^22 leaves a unit in the last place of 0.5, 2^23 of 1, 2^24 of 2. */
-    f32x16 magnitude = lanes_from_bits(bits & 0x7FFFFFFFu);
-    f32x16 clamped = lanes_min(magnitude, lanes_splat(6.0f));
-    f32x16 halves = (clamped + 0x1p22f) - 0x1p22f;
-    f32x16 ones = (clamped + 0x1p23f) - 0x1p23f;
-    f32x16 twos = (clamped + 0x1p24f) - 0x1p24f;
-    f32x16 rounded = lanes_select(clamped < 2.0f, halves, lanes_select(clamped < 4.0f, ones, twos));
+    f32x16 rounded = lanes_e2m1_magnitude(lanes_from_bits(bits & 0x7FFFFFFFu));
     return lanes_from_bits(lanes_bits(rounded) | (bits & 0x80000000u));
+}
+
+/* e2m1_encode(x), one code a lane. */
+LANES_INLINE u32x16 lanes_e2m1_encode(f32x16 x) {
+    u32x16 bits = lanes_bits(x);
+    u32x16 rounded = lanes_bits(lanes_e2m1_magnitude(lanes_from_bits(bits & 0x7FFFFFFFu)));
+    /* From 1 on exponent and upper mantissa bit make the code; 0 and 0.5 are 0 and 1. */
+    u32x16 normal = (rounded >> 22) - (2 * 126);
+    u32x16 small = (rounded >> 24) & 1u;
+    u32x16 is_small = (u32x16)lanes_less(lanes_from_bits(rounded), lanes_splat(1.0f));
+    return (is_small & small) | (~is_small & normal) | ((bits >> 28) & 8u);
 }
 
 LANES_INLINE void lanes_act8_round_typed(enum dtype dtype, const void *x, int64_t count, float *out) {
@@ -134,13 +149,9 @@ static inline void lanes_act8_round_row_bf16(const void *x_bf16, int64_t count, 
         for (int64_t i = 0; i < length; i += LANES) {
             f32x16 value = lanes_read_left(DTYPE_BF16, x_bf16, first + i, length - i);
             u32x16 bits = lanes_bits(lanes_e4m3_round(value * inverse) * scale);
-            u16x16 halves = __builtin_convertvector(bits >> 16, u16x16);
-            size_t bytes = (size_t)(length - i < LANES ? length - i : LANES) * sizeof *out;
-            if (length - i >= LANES) {
-                memcpy(out + first + i, &halves, sizeof halves);
-            } else {
-                memcpy(out + first + i, &halves, bytes);
-            }
+            uint16_t halves[LANES];
+            lanes_store_halves(halves, bits >> 16);
+            memcpy(out + first + i, halves, (size_t)(length - i < LANES ? length - i : LANES) * sizeof *out);
         }
     }
 }

@@ -13,7 +13,8 @@
 static f32x16 log_one_plus(f32x16 u) {
     const float ln2_high = 0.693359375f;
     const float ln2_low = -2.12194440e-4f;
-    i32x16 is_small = u < 0x1.a82798p-2f; /* sqrt(2) - 1; above it (1 + u) / 2 is taken */
+    i32x16 is_small =
+        lanes_less(u, lanes_splat(0x1.a82798p-2f)); /* sqrt(2) - 1; above it (1 + u) / 2 is taken */
     f32x16 f = lanes_select(is_small, u, (u - 1.0f) * 0.5f);
     f32x16 p = f * 7.0376836292e-2f - 1.1514610310e-1f;
     p = p * f + 1.1676998740e-1f;
@@ -42,7 +43,7 @@ static f32x16 square_root(f32x16 x) {
 /* sqrt(log(1 + exp(z))); far below zero that is exp(z / 2), which underflows later. */
 static f32x16 sqrt_softplus(f32x16 z) {
     f32x16 softplus = lanes_max(z, lanes_splat(0.0f)) + log_one_plus(lanes_exp(-lanes_magnitude(z)));
-    return lanes_select(z < -20.0f, lanes_exp(0.5f * z), square_root(softplus));
+    return lanes_select(lanes_less(z, lanes_splat(-20.0f)), lanes_exp(0.5f * z), square_root(softplus));
 }
 
 /* scores = score(logits), keys = scores + bias; both in whole vectors. */

@@ -22,8 +22,7 @@ LANES_INLINE void lanes_encode_fp8_row(enum dtype dtype, const struct row_layout
         float inverse = f32_power_of_two(-exponent);
         for (int64_t i = 0; i < length; i += LANES) {
             f32x16 value = lanes_read_left(dtype, x, first + start + i, length - i);
-            u8x16 codes = __builtin_convertvector(lanes_e4m3_encode(value * inverse), u8x16);
-            memcpy(row + start + i, &codes, (size_t)(length - i < LANES ? length - i : LANES));
+            lanes_store_bytes(row + start + i, lanes_e4m3_encode(value * inverse), length - i);
         }
         row[coded + start / ACT8_KV_BLOCK] = (unsigned char)(exponent + 127);
     }
@@ -42,9 +41,10 @@ LANES_INLINE void lanes_encode_fp4_row(enum dtype dtype, const struct row_layout
         float inverse = f32_power_of_two(-exponent);
         for (int64_t i = 0; i < ACT4_BLOCK; i += LANES) {
             f32x16 value = lanes_read(dtype, x, first + start + i);
-            u8x16 codes = __builtin_convertvector(lanes_e2m1_encode(value * inverse), u8x16);
+            unsigned char codes[LANES];
             u16x8 pairs;
-            memcpy(&pairs, &codes, sizeof pairs);
+            lanes_store_bytes(codes, lanes_e2m1_encode(value * inverse), LANES);
+            memcpy(&pairs, codes, sizeof pairs);
             /* The second code of a pair lies in the upper byte. */
             u8x8 bytes = __builtin_convertvector((pairs & 0x0Fu) | (pairs >> 4), u8x8);
             memcpy(row + (start + i) / 2, &bytes, sizeof bytes);

@@ -42,23 +42,23 @@ static size_t padded(size_t bytes) {
 }
 
 /* Lays the scratch out from `workspace`; returns its bytes. */
-static size_t lay_out(const struct sparse_attention_args *args, char *workspace, struct item *item) {
+static size_t lay_out(const struct sparse_attention_args *args, void *workspace, struct item *item) {
     size_t limit = ((size_t)attention_key_limit(args) + KEY_BLOCK - 1) / KEY_BLOCK * KEY_BLOCK;
     size_t heads = (size_t)args->queries.shape[1];
     item->width = args->queries.shape[2];
     item->stride = lanes_padded(item->width);
     item->key_stride = (int64_t)limit;
-    size_t at = 0;
-    item->keys = (const unsigned char **)(void *)(workspace + at);
+    uintptr_t at = (uintptr_t)workspace;
+    item->keys = (const unsigned char **)at;
     at += padded(limit * sizeof *item->keys);
-    item->panel = (float *)(void *)(workspace + at);
+    item->panel = (float *)at;
     at += padded(KEY_BLOCK * (size_t)item->stride * sizeof *item->panel);
-    item->queries = (float *)(void *)(workspace + at);
+    item->queries = (float *)at;
     at += padded(heads * (size_t)item->stride * sizeof *item->queries);
-    item->logits = (float *)(void *)(workspace + at);
+    item->logits = (float *)at;
     at += padded(heads * limit * sizeof *item->logits);
-    item->denominators = (float *)(void *)(workspace + at);
-    return at + padded(heads * sizeof *item->denominators);
+    item->denominators = (float *)at;
+    return at + padded(heads * sizeof *item->denominators) - (uintptr_t)workspace;
 }
 
 /* Index of an item's head; past the last one, the last. */
@@ -96,12 +96,11 @@ static void make_logits(const struct attention *attention, const struct item *it
             queries[i] = item->queries + clamp_head(item, h + i) * item->stride;
         }
         for (int64_t n = 0; n < count; n += DOT_SIDE) {
-            float values[LANES];
-            lanes_dot_tile(queries, item->block + n, item->stride, values);
-            lanes_store(values, lanes_load(values) * attention->args->scale);
+            f32x4 products[DOT_SIDE];
+            lanes_dot_tile(queries, item->block + n, item->stride, products);
             for (int64_t i = 0; i < DOT_SIDE && h + i < item->head_count; i++) {
-                memcpy(item->logits + (h + i) * item->key_stride + first + n, values + i * DOT_SIDE,
-                       DOT_SIDE * sizeof *values);
+                f32x4 logits = products[i] * attention->args->scale;
+                memcpy(item->logits + (h + i) * item->key_stride + first + n, &logits, sizeof logits);
             }
         }
     }
