@@ -107,7 +107,7 @@ static struct tensor split(struct tensor tensor, int64_t middle) {
 
 /* A batch of one row per segment: the listed rows at their positions. */
 static struct batch_view batch_of(struct scene *scene, const int *order, int count) {
-    struct op_segment segments[ROWS];
+    struct op_segment segments[ROWS] = {{0}};
     for (int i = 0; i < count; i++) {
         segments[i] = (struct op_segment){order[i], scene->positions[order[i]], 1};
     }
