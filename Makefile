@@ -66,7 +66,7 @@ test-tsan: test-packages
 
 fuzz: test-packages
 	cmake --preset fuzz --log-level=WARNING
-	cmake --build --preset fuzz
+	cmake --build --preset fuzz --target fuzzers
 	tools/run_fuzzers build/fuzz $(FUZZ_SECONDS)
 
 test-full: test

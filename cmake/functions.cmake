@@ -31,11 +31,14 @@ function(sluice_test name)
     set_tests_properties(${name} PROPERTIES TIMEOUT ${TEST_TIMEOUT} ENVIRONMENT "${SLUICE_TEST_ENVIRONMENT}")
 endfunction()
 
+add_custom_target(fuzzers)
+
 # A fuzzer. With SLUICE_FUZZ it is a libFuzzer program; without, the same entry point replays and mutates its
 # stored corpus tests/fuzz/corpus/<name>/ as an ordinary test. sluice_fuzzer(fuzz_x SOURCES fuzz_x.c DEPENDS text)
 function(sluice_fuzzer name)
     cmake_parse_arguments(FUZZ "" "" "SOURCES;DEPENDS" ${ARGN})
     add_executable(${name} ${FUZZ_SOURCES})
+    add_dependencies(fuzzers ${name})
     foreach(dependency IN LISTS FUZZ_DEPENDS)
         target_link_libraries(${name} PRIVATE sluice_${dependency})
     endforeach()

@@ -40,18 +40,25 @@ static struct json *kept(struct json *value, bool is_complete) {
     return value;
 }
 
+/* A token's bytes as numbers: it need not be UTF-8. */
+static struct json *byte_array(const char *bytes, size_t length) {
+    struct json *array = json_new_array();
+    for (size_t i = 0; array != NULL && i < length; i++) {
+        if (!json_append(array, json_new_integer((unsigned char)bytes[i]))) {
+            json_free(&array);
+            return NULL;
+        }
+    }
+    return array;
+}
+
 /* {"token", "token_id", "logprob", "bytes"} */
 static struct json *token_object(const struct tokenizer *tokenizer,
                                  const struct sluice_log_probability *entry) {
     size_t length = 0;
     const char *bytes = tokenizer == NULL ? NULL : tokenizer_token_bytes(tokenizer, entry->token, &length);
     struct json *object = json_new_object();
-    struct json *list = bytes == NULL ? json_new_null() : json_new_array();
-    for (size_t i = 0; list != NULL && i < length; i++) {
-        if (!json_append(list, json_new_integer((unsigned char)bytes[i]))) {
-            json_free(&list);
-        }
-    }
+    struct json *list = bytes == NULL ? json_new_null() : byte_array(bytes, length);
     return kept(object, object != NULL &&
                             json_set(object, "token",
                                      bytes == NULL ? json_new_null() : lossy_string(bytes, length)) &&

@@ -8,6 +8,7 @@ enum status op_compress_entries(struct op_queue *queue, const struct compress_en
           "compress_entries: raw rows do not hold %lld values and scores", (long long)raw_width);
     CHECK(args->entries.layout.width == args->width, STATUS_BAD_SHAPE,
           "compress_entries: entries of another width");
+    CHECK(args->ratio > 0, STATUS_BAD_SHAPE, "compress_entries: ratio %lld", (long long)args->ratio);
     CHECK(ring->rows_per_slot >= args->ratio * (args->has_overlap ? 2 : 1), STATUS_BAD_SHAPE,
           "compress_entries: a ring of %lld rows is too short for ratio %lld", (long long)ring->rows_per_slot,
           (long long)args->ratio);

@@ -3,7 +3,9 @@
 
 enum status op_sparse_attention(struct op_queue *queue, const struct sparse_attention_args *args) {
     const struct tensor *queries = &args->queries;
-    int64_t width = args->window_rows.ring.layout.width;
+    const struct row_layout *layout = &args->window_rows.ring.layout;
+    const struct row_layout *entries = &args->entries.layout;
+    int64_t width = layout->width;
     TENSOR_EXPECT(queries, "sparse_attention: queries", DTYPES_ACTIVATION, args->batch->row_count, -1, width);
     TENSOR_EXPECT(&args->out, "sparse_attention: out", DTYPE_BIT(queries->dtype), queries->shape[0],
                   queries->shape[1], width);
@@ -11,8 +13,9 @@ enum status op_sparse_attention(struct op_queue *queue, const struct sparse_atte
     CHECK(args->window_rows.ring.rows_per_slot >= args->window, STATUS_BAD_SHAPE,
           "sparse_attention: a ring of %lld rows is too short for window %lld",
           (long long)args->window_rows.ring.rows_per_slot, (long long)args->window);
-    CHECK(args->ratio == 0 || args->entries.layout.width == width, STATUS_BAD_SHAPE,
-          "sparse_attention: entries of another width");
+    CHECK(args->ratio == 0 || (entries->encoding == layout->encoding && entries->width == width &&
+                               entries->plain_width == layout->plain_width),
+          STATUS_BAD_SHAPE, "sparse_attention: entries of another layout than the window's");
     if (args->selection.rank != 0) {
         TENSOR_EXPECT(&args->selection, "sparse_attention: selection", DTYPE_BIT(DTYPE_I32),
                       queries->shape[0], -1);

@@ -14,7 +14,7 @@ void chat_prompt_deinit(struct chat_prompt *prompt) {
 }
 
 static void append_segment(struct chat_prompt *prompt, size_t length, enum control_token control) {
-    if (prompt->segment_count == prompt->segment_capacity) {
+    if (prompt->segments == NULL || prompt->segment_count == prompt->segment_capacity) {
         size_t capacity = prompt->segment_capacity == 0 ? 64 : prompt->segment_capacity * 2;
         struct chat_segment *segments = capacity > SIZE_MAX / sizeof *segments
                                             ? NULL

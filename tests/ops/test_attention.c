@@ -228,7 +228,7 @@ static void no_key_at_all_gives_zeros(void **state) {
     expect_seen(&sight, NULL, 0);
 }
 
-enum { ROWS = 24, HEADS = 2, WIDTH = 80, WINDOW = 6, RING = 7 };
+enum { ROWS = 24, HEADS = 2, WIDTH = 80, WINDOW = 6, RING = 7, LIMIT = 8 };
 
 /* A sequence of random queries and window rows, fed in steps. */
 struct sequence {
@@ -249,7 +249,7 @@ static void make_sequence(struct sequence *sequence, struct op_fixture *fixture,
     op_fixture_random_fill(fixture, sinks, HEADS);
     sequence->sink = op_fixture_plain(fixture, DTYPE_F32, 1, HEADS, sinks);
     struct row_layout layout = numerics_row_layout(numerics, ROW_KIND_KV, WIDTH, 16);
-    sequence->entries = op_fixture_state(fixture, layout, ROWS / 4, 2);
+    sequence->entries = op_fixture_state(fixture, layout, ROWS / 4, 4);
     for (int j = 0; j < ROWS / 4; j++) {
         op_fixture_state_write(fixture, &sequence->entries, 1, j, sequence->keys[ROWS - 1 - j]);
     }
@@ -305,6 +305,66 @@ static void ring_and_step_give_equal_bits(void **state) {
     }
 }
 
+/* Runs segments of the sequence's rows in one step; entries and selection as field report B26 has them. */
+static void run_prompts(const struct sequence *sequence, const struct op_segment *segments, int count,
+                        const int *first_rows, float *out) {
+    struct op_fixture *fixture = sequence->fixture;
+    float queries[32][HEADS * WIDTH];
+    float keys[32][WIDTH];
+    int32_t selected[32][LIMIT];
+    int64_t rows = 0;
+    for (int s = 0; s < count; s++) {
+        for (int i = 0; i < segments[s].row_count; i++, rows++) {
+            memcpy(queries[rows], sequence->queries[first_rows[s] + i], sizeof queries[0]);
+            memcpy(keys[rows], sequence->keys[first_rows[s] + i], sizeof keys[0]);
+            for (int k = 0; k < LIMIT; k++) {
+                selected[rows][k] = k < (i + 1) / 4 ? k : -1;
+            }
+        }
+    }
+    enum dtype dtype = numerics_activation_dtype(sequence->numerics);
+    struct batch_view batch = op_fixture_batch(fixture, segments, count, NULL);
+    struct sparse_attention_args args = {
+        .out = OP_TENSOR(fixture, dtype, NULL, rows, HEADS, WIDTH),
+        .queries = OP_TENSOR(fixture, dtype, queries[0], rows, HEADS, WIDTH),
+        .window_rows = {.rows = op_fixture_encoded(fixture, sequence->entries.layout, keys[0], rows),
+                        .ring = op_fixture_state(fixture, sequence->entries.layout, RING, 4)},
+        .entries = sequence->entries,
+        .selection = {.dtype = DTYPE_I32, .rank = 2, .shape = {rows, LIMIT}},
+        .sink = &sequence->sink,
+        .batch = &batch,
+        .window = WINDOW,
+        .ratio = 4,
+        .scale = 0.25f,
+    };
+    args.selection.data = op_fixture_upload(fixture, selected, (size_t)rows * sizeof selected[0]);
+    OP_RUN(fixture, sequence->numerics, sparse_attention, &args);
+    op_fixture_read(fixture, args.out, out);
+}
+
+/* Field report B26: prompts of 1, 2 and 3 tokens, which have no entry, beside a long one equal their own
+ * runs. */
+static void short_prompts_beside_a_long_one(void **state) {
+    const struct op_segment segments[4] = {{0, 0, 1}, {1, 0, ROWS}, {2, 0, 2}, {3, 0, 3}};
+    const int first_rows[4] = {5, 0, 9, 12};
+    for (int numerics = 0; numerics < NUMERICS_COUNT; numerics++) {
+        struct sequence sequence;
+        static float together[32][HEADS * WIDTH];
+        static float alone[32][HEADS * WIDTH];
+        make_sequence(&sequence, *state, (enum numerics)numerics);
+        run_prompts(&sequence, segments, 4, first_rows, together[0]);
+        int row = 0;
+        for (int s = 0; s < 4; s++) {
+            run_prompts(&sequence, &segments[s], 1, &first_rows[s], alone[row]);
+            row += segments[s].row_count;
+        }
+        assert_memory_equal(together, alone, (size_t)row * sizeof together[0]);
+        for (int i = 0; i < row * HEADS * WIDTH; i++) {
+            assert_true(isfinite(together[i / (HEADS * WIDTH)][i % (HEADS * WIDTH)]));
+        }
+    }
+}
+
 /* A row against the formula of spec 4.7 in double, keys as stored. */
 static void a_row_follows_the_formula(void **state) {
     struct op_fixture *fixture = *state;
@@ -343,7 +403,8 @@ int main(void) {
         OP_TEST(sink_joins_the_denominator_only), OP_TEST(extreme_logits_stay_finite),
         OP_TEST(window_starts_at_its_length),     OP_TEST(entries_are_visible_from_their_last_token),
         OP_TEST(selection_limits_the_entries),    OP_TEST(no_key_at_all_gives_zeros),
-        OP_TEST(ring_and_step_give_equal_bits),   OP_TEST(a_row_follows_the_formula),
+        OP_TEST(ring_and_step_give_equal_bits),   OP_TEST(short_prompts_beside_a_long_one),
+        OP_TEST(a_row_follows_the_formula),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

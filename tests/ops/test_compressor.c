@@ -32,18 +32,19 @@ struct compressor {
     struct state_rows ring;
     struct state_rows entries;
     int32_t slot;
-    size_t mark; /* of the fixture's memory, before the state */
+    int64_t spare_rows; /* of the ring, beyond the shortest one that the contract allows */
+    size_t mark;        /* of the fixture's memory, before the state */
 };
 
 static int64_t raw_width(const struct compressor *compressor) {
     return compressor->has_overlap ? 2 * compressor->width : compressor->width;
 }
 
-/* Fresh state, in place of the last one, with the shortest ring that the contract allows. */
+/* Fresh state, in place of the last one. */
 static void reset(struct compressor *compressor, struct row_layout layout, int64_t entry_count) {
     op_fixture_release(compressor->fixture, compressor->mark);
     struct row_layout raw = {.encoding = ROW_F32, .width = 2 * raw_width(compressor)};
-    int64_t rows = compressor->ratio * (compressor->has_overlap ? 2 : 1);
+    int64_t rows = compressor->ratio * (compressor->has_overlap ? 2 : 1) + compressor->spare_rows;
     compressor->ring = op_fixture_state(compressor->fixture, raw, rows, 2);
     compressor->entries = op_fixture_state(compressor->fixture, layout, entry_count, 2);
 }
@@ -143,20 +144,22 @@ static void plain_vector_of_the_spec(void **state) {
     expect_pooled(&compressor, 0, 2.2169794);
 }
 
-/* Scores that would overflow without the maximum taken out. */
+/* Scores that would overflow without the maximum taken out, of each row's own half of the channels. */
 static void large_scores_pool_to_their_value(void **state) {
     struct op_fixture *fixture = *state;
-    const float values[2][2] = {{7, 30}, {9, 30}};
-    const float scores[2][2] = {{5000, 5000}, {-5000, -5000}};
-    const float zeros[4] = {0};
+    const float values[4][4] = {{1, 30, 7, 30}, {2, 30, 9, 30}, {3, 30, 8, 30}, {4, 30, 6, 30}};
+    const float scores[4][4] = {{-5000, -5000, 5000, 5000}, {5000, 5000, -5000, -5000}, {0}, {0}};
+    const float zeros[8] = {0};
     const float ones[2] = {1, 1};
-    struct compressor compressor = {.fixture = fixture, .numerics = NUMERICS_IDEAL, .width = 2, .ratio = 2};
-    compressor.bias = op_fixture_plain(fixture, DTYPE_F32, 2, 2, zeros);
+    struct compressor compressor = {
+        .fixture = fixture, .numerics = NUMERICS_IDEAL, .width = 2, .ratio = 2, .has_overlap = true};
+    compressor.bias = op_fixture_plain(fixture, DTYPE_F32, 2, 4, zeros);
     compressor.norm = op_fixture_plain(fixture, DTYPE_F32, 1, 2, ones);
     compressor.mark = op_fixture_mark(fixture);
-    reset(&compressor, (struct row_layout){.encoding = ROW_F32, .width = 2}, 1);
-    step(&compressor, 0, 2, values[0], scores[0]);
-    expect_pooled(&compressor, 0, 7.0);
+    reset(&compressor, (struct row_layout){.encoding = ROW_F32, .width = 2}, 2);
+    step(&compressor, 0, 4, values[0], scores[0]);
+    expect_pooled(&compressor, 0, 7.0); /* token 0, second half */
+    expect_pooled(&compressor, 1, 2.0); /* token 1, first half */
 }
 
 enum { TOKENS = 22, ENTRIES_MAX = 8, WIDTH_MAX = 64 };
@@ -244,6 +247,33 @@ static void steps_do_not_change_entries(void **state) {
         struct compressor plain = random_compressor(*state, (enum numerics)numerics, 8, false, false);
         expect_invariance(&plain);
     }
+}
+
+/*
+ * Rejected drafts leave stale rows and entries behind; the tokens that take their place give the same entries
+ * as if the drafts had never been. The ring has a spare row for each draft.
+ */
+static void rejected_drafts_leave_no_trace(void **state) {
+    static struct inputs inputs;
+    static struct inputs drafts;
+    static unsigned char expected[2 * ENTRIES_MAX * WIDTH_MAX * sizeof(float)];
+    static unsigned char actual[sizeof expected];
+    enum { DRAFTS = 5, LAST = TOKENS - DRAFTS };
+    struct compressor compressor = random_compressor(*state, NUMERICS_IDEAL, 4, true, false);
+    compressor.spare_rows = DRAFTS;
+    op_fixture_random_fill(*state, inputs.values[0], TOKENS * 2 * WIDTH_MAX);
+    op_fixture_random_fill(*state, inputs.scores[0], TOKENS * 2 * WIDTH_MAX);
+    op_fixture_random_fill(*state, drafts.values[0], TOKENS * 2 * WIDTH_MAX);
+    op_fixture_random_fill(*state, drafts.scores[0], TOKENS * 2 * WIDTH_MAX);
+    entries_of_steps(&compressor, &inputs, (int32_t[]){TOKENS}, 1, expected);
+    reset(&compressor, compressor.entries.layout, ENTRIES_MAX);
+    for (int32_t t = 0; t < TOKENS; t++) {
+        int32_t count = t < LAST ? DRAFTS : TOKENS - t;
+        step(&compressor, t, count, drafts.values[t], drafts.scores[t]);
+        step(&compressor, t, 1, inputs.values[t], inputs.scores[t]);
+    }
+    op_fixture_download(*state, compressor.entries.memory, actual, sizeof actual);
+    assert_memory_equal(actual, expected, sizeof expected);
 }
 
 /* Two sequences in one batch, in either order, give what each gives alone. */
@@ -372,6 +402,7 @@ int main(void) {
         OP_TEST(plain_vector_of_the_spec),
         OP_TEST(large_scores_pool_to_their_value),
         OP_TEST(steps_do_not_change_entries),
+        OP_TEST(rejected_drafts_leave_no_trace),
         OP_TEST(segments_keep_apart),
         OP_TEST(entries_are_rotated_at_their_first_token),
         OP_TEST(index_entries_are_transformed),

@@ -79,6 +79,10 @@ static void fill(struct op_fixture *fixture, float *values, int count, int round
     } else if (round == 1) {
         const float chosen[12] = {448, 432, 17, 18, 19, 0x1p-10f, 3 * 0x1p-10f, 6, 2.5f, -3.5f, 5, -0.75f};
         memcpy(values, chosen, sizeof chosen);
+    } else if (round == 2) {
+        const float fp4_ties[8] = {6, 0.25f, -0.75f, 1.25f, -1.75f, 2.5f, -3.5f, 5};
+        memset(values, 0, (size_t)count * sizeof *values);
+        memcpy(values, fp4_ties, sizeof fp4_ties);
     }
 }
 

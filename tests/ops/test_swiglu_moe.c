@@ -48,6 +48,15 @@ static void clamp_vectors_of_the_spec(void **state) {
     }
 }
 
+/* A NaN must reach the check for values that are not finite, not turn into the clamp. */
+static void a_nan_comes_through(void **state) {
+    const float gate[3] = {NAN, 1, 1};
+    const float up[3] = {1, NAN, 1};
+    float out[3];
+    swiglu(*state, NUMERICS_IDEAL, gate, up, 3, 10.0f, out);
+    assert_true(isnan(out[0]) && isnan(out[1]) && !isnan(out[2]));
+}
+
 static void clamp_is_a_parameter(void **state) {
     const float gate[2] = {5, 1};
     const float up[2] = {1, -5};
@@ -215,6 +224,7 @@ static void combine_rounds_once(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        OP_TEST(a_nan_comes_through),
         OP_TEST(clamp_vectors_of_the_spec),
         OP_TEST(clamp_is_a_parameter),
         OP_TEST(experts_in_fp4),

@@ -37,7 +37,7 @@ static const unsigned char *find(const struct golden_file *golden, const char *n
 }
 
 const float *golden_file_floats(struct golden_file *golden, const char *name, int64_t *count) {
-    int64_t elements;
+    int64_t elements = 0;
     const unsigned char *bytes = find(golden, name, DTYPE_F32, &elements);
     float *values = ARENA_NEW(&golden->header.arena, float, (size_t)elements);
     assert_non_null(values);
@@ -49,7 +49,7 @@ const float *golden_file_floats(struct golden_file *golden, const char *name, in
 }
 
 const int32_t *golden_file_integers(struct golden_file *golden, const char *name, int64_t *count) {
-    int64_t elements;
+    int64_t elements = 0;
     const unsigned char *bytes = find(golden, name, DTYPE_I64, &elements);
     int32_t *values = ARENA_NEW(&golden->header.arena, int32_t, (size_t)elements);
     assert_non_null(values);

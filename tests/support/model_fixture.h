@@ -22,6 +22,13 @@
 /* The tiny models' vocabulary. */
 enum { TINY_VOCABULARY = 512 };
 
+/* Builds with a sanitizer are slow: there the long tests run fewer cases of each kind. */
+#ifdef SLUICE_TESTS_ARE_SHORT
+enum { TESTS_ARE_SHORT = 1 };
+#else
+enum { TESTS_ARE_SHORT = 0 };
+#endif
+
 /* A key of a configuration and the JSON text of its new value; NULL: without the key. */
 struct config_change {
     const char *key;

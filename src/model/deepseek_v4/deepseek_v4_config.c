@@ -44,6 +44,9 @@ static const struct integer_field integer_fields[] = {
     INTEGER("max_position_embeddings", position_limit, 1, 1 << 30),
 };
 
+/* A real field and its lower bound; the upper one is the same for all and only keeps nonsense out. */
+static const double real_limit = 1e12;
+
 struct real_field {
     const char *key;
     size_t offset;
@@ -81,8 +84,8 @@ static enum status read_real(const struct json *object, const char *where, const
     CHECK(json_kind(value) == JSON_KIND_INTEGER || json_kind(value) == JSON_KIND_REAL, STATUS_BAD_CONFIG,
           "%s: %s is not a number", where, key);
     *out = json_number(value);
-    CHECK(isfinite(*out) && *out >= minimum && *out <= 1e12, STATUS_BAD_CONFIG,
-          "%s: %s is %g, expected at least %g", where, key, *out, minimum);
+    CHECK(isfinite(*out) && *out >= minimum && *out <= real_limit, STATUS_BAD_CONFIG,
+          "%s: %s is %g, expected %g to %g", where, key, *out, minimum, real_limit);
     return STATUS_OK;
 }
 
@@ -137,7 +140,7 @@ static enum status check_variants(const struct json *config) {
 static enum status check_quantization(const struct json *config) {
     const struct json *quantization = json_get(config, "quantization_config");
     CHECK(
-        json_kind(quantization) == JSON_KIND_OBJECT, STATUS_UNSUPPORTED,
+        quantization != NULL && json_kind(quantization) == JSON_KIND_OBJECT, STATUS_UNSUPPORTED,
         "config.json has no quantization_config: only the published FP8 and FP4 checkpoints are implemented");
     TRY(check_word(quantization, "quant_method", "fp8"));
     TRY(check_word(quantization, "fmt", "e4m3"));

@@ -5,6 +5,7 @@
  * Rows give sizes by name and are evaluated with the configuration; the same rows serve every layer, the
  * draft layer and the DSpark stages.
  */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -307,7 +308,7 @@ static enum status add_binding(struct deepseek_v4 *model, const struct tensor_sp
         size_t count = model->binding_count == 0 ? 256 : 2 * model->binding_count;
         struct weight **bindings = ARENA_NEW(model->arena, struct weight *, count);
         CHECK_MEMORY(bindings);
-        if (index > 0) {
+        if (model->bindings != NULL) {
             memcpy(bindings, model->bindings, index * sizeof *bindings);
         }
         model->bindings = bindings;
@@ -559,6 +560,7 @@ static const char *const tolerated_patterns[] = {"mtp.*.emb*", "mtp.*.head.weigh
 enum status deepseek_v4_list_tensors(struct model *base, const struct tensor_probe *probe,
                                      struct tensor_spec_list *list) {
     struct deepseek_v4 *model = (struct deepseek_v4 *)(void *)base;
+    assert(model != NULL);
     struct listing listing = {.model = model, .list = list, .prefix = "", .layer = -1, .is_used = true};
     listing.has_fp8_experts = has_fp8_experts(model, probe);
     list->tolerated_patterns = tolerated_patterns;

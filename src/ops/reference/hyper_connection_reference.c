@@ -137,7 +137,7 @@ static void head_row(const void *context, int64_t row, void *workspace) {
     int64_t count = args->streams.shape[1];
     int64_t width = args->streams.shape[2];
     float *streams = workspace;
-    double mixes[STREAMS_MAX];
+    double mixes[STREAMS_MAX] = {0};
     float base[STREAMS_MAX];
     float scale[1];
     reference_read(&args->streams, row * count * width, count * width, streams);

@@ -29,8 +29,10 @@ double reference_sigmoid(double x) {
 }
 
 float reference_swiglu(float gate, float up, float clamp) {
-    float a = fminf(gate, clamp);
-    float b = fmaxf(fminf(up, clamp), -clamp);
+    /* Comparisons, not fminf: a NaN must come through. */
+    float a = gate > clamp ? clamp : gate;
+    float b = up > clamp ? clamp : up;
+    b = b < -clamp ? -clamp : b;
     return (float)((double)a * reference_sigmoid(a) * (double)b);
 }
 
