@@ -1,9 +1,12 @@
 /* Sibling lists look like "0,64" or "0-1": numbers and ranges, separated by commas. */
 #include "base/cpu_topology.h"
 
+#include <ctype.h>
+#include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { LINE_BYTES = 4096 };
 
@@ -66,6 +69,20 @@ void cpu_topology_read(const char *system_path, const cpu_set_t *allowed, struct
         out->cores[cpu] = core;
         assign_siblings(out, system_path, allowed, cpu, core);
     }
+}
+
+unsigned cpu_topology_memory_nodes(const char *system_path) {
+    DIR *directory = opendir(system_path);
+    unsigned count = 0;
+    if (directory == NULL) {
+        return 1;
+    }
+    for (struct dirent *entry = readdir(directory); entry != NULL; entry = readdir(directory)) {
+        const char *number = entry->d_name + strlen("node");
+        count += strncmp(entry->d_name, "node", strlen("node")) == 0 && isdigit((unsigned char)*number);
+    }
+    closedir(directory);
+    return count == 0 ? 1 : count;
 }
 
 void cpu_topology_core_set(const struct cpu_topology *topology, unsigned core, cpu_set_t *out) {

@@ -22,6 +22,9 @@ struct cpu_topology {
  */
 void cpu_topology_read(const char *system_path, const cpu_set_t *allowed, struct cpu_topology *out);
 
+/* Memory nodes of the machine, at least 1. `system_path` is "/sys/devices/system/node" outside tests. */
+unsigned cpu_topology_memory_nodes(const char *system_path);
+
 /* The allowed processors of one core. */
 void cpu_topology_core_set(const struct cpu_topology *topology, unsigned core, cpu_set_t *out);
 

@@ -25,4 +25,7 @@ enum status command_synth(const struct cli_options *options, int word_count, cha
 /* How fast a checkpoint runs here, beside the machine's limits. */
 enum status command_bench(const struct cli_options *options, int word_count, char **words);
 
+/* Every kernel against the reference. */
+enum status command_kernelcheck(const struct cli_options *options, int word_count, char **words);
+
 #endif

@@ -47,6 +47,13 @@ static const struct command_row commands[] = {
       "  sluice bench --model models/mini-v4 --context 128,512,2048 --plot bench.svg\n"
       "  sluice bench --roofline"},
      command_bench},
+    {{CLI_KERNELCHECK, "kernelcheck", "[OPERATION...]",
+      "Checks every kernel of this program against the reference, on this machine.",
+      "Examples:\n"
+      "  sluice kernelcheck\n"
+      "  sluice kernelcheck linear moe_experts --cpu-features avx2 --seed 7\n"
+      "  sluice kernelcheck linear --bench"},
+     command_kernelcheck},
 };
 
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
@@ -57,9 +64,9 @@ static void print_program_help(FILE *out) {
     fprintf(out, "Usage: %s COMMAND [OPTIONS]\n\nInference engine for DeepSeek-V4.\n\nCommands:\n", PROGRAM);
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         const struct option_command *command = &commands[i].description;
-        fprintf(out, "  %-10s %s\n", command->name, command->summary);
+        fprintf(out, "  %-12s %s\n", command->name, command->summary);
     }
-    fprintf(out, "  %-10s %s\n", "help", "Shows this help, or with a command's name that command's options.");
+    fprintf(out, "  %-12s %s\n", "help", "Shows this help, or with a command's name that command's options.");
     fprintf(out, "\nOptions:\n  -h, --help     Show this help.\n  --version      Show the version.\n\n%s\n",
             EXIT_CODE_HELP);
 }

@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-enum { ALL = CLI_GENERATE | CLI_TOKENIZE | CLI_INSPECT | CLI_SYNTH | CLI_BENCH };
+enum { ALL = CLI_GENERATE | CLI_TOKENIZE | CLI_INSPECT | CLI_SYNTH | CLI_BENCH | CLI_KERNELCHECK };
 
 #define FIELD(name) .offset = offsetof(struct cli_options, name), .given_offset = SIZE_MAX
 #define FIELD_AND_GIVEN(name) \
@@ -199,10 +199,12 @@ static const struct option_row rows[] = {
      FIELD(logit_bias)},
     {.name = "seed",
      .type = OPTION_INT,
-     .commands = CLI_GENERATE | CLI_BENCH,
+     .commands = CLI_GENERATE | CLI_BENCH | CLI_KERNELCHECK,
      .default_value = "0",
      .value_name = "N",
-     .help = "Seed of the sampling noise: the same seed gives the same text.",
+     .help =
+         "Seed of the sampling noise, or of the numbers to check kernels with: the same seed gives the same "
+         "result.",
      FIELD_AND_GIVEN(seed)},
     {.name = "stop",
      .type = OPTION_LIST,
@@ -254,7 +256,7 @@ static const struct option_row rows[] = {
      FIELD(tensors)},
     {.name = "json",
      .type = OPTION_FLAG,
-     .commands = CLI_GENERATE | CLI_TOKENIZE | CLI_INSPECT | CLI_BENCH,
+     .commands = CLI_GENERATE | CLI_TOKENIZE | CLI_INSPECT | CLI_BENCH | CLI_KERNELCHECK,
      .help = "Print one JSON object instead of text.",
      FIELD(json)},
 
@@ -308,6 +310,17 @@ static const struct option_row rows[] = {
      .help = "Draw the times over context and prompt length as an SVG picture.",
      FIELD(plot)},
 
+    {.name = "bench",
+     .type = OPTION_FLAG,
+     .commands = CLI_KERNELCHECK,
+     .help = "Measure how fast the kernels are, instead of checking them.",
+     FIELD(bench)},
+    {.name = "quick",
+     .type = OPTION_FLAG,
+     .commands = CLI_KERNELCHECK,
+     .help = "Check with few rows only.",
+     FIELD(quick)},
+
     {.name = "numerics",
      .type = OPTION_CHOICE,
      .commands = CLI_GENERATE | CLI_BENCH,
@@ -317,14 +330,14 @@ static const struct option_row rows[] = {
      FIELD(numerics)},
     {.name = "device",
      .type = OPTION_CHOICE,
-     .commands = CLI_GENERATE | CLI_BENCH,
+     .commands = CLI_GENERATE | CLI_BENCH | CLI_KERNELCHECK,
      .default_value = "cpu",
      .choices = "cpu|guard",
      .help = "Where to compute; guard is the processor with memory that only kernels can touch, for tests.",
      FIELD(device)},
     {.name = "cpu-features",
      .type = OPTION_TEXT,
-     .commands = CLI_GENERATE | CLI_BENCH,
+     .commands = CLI_GENERATE | CLI_BENCH | CLI_KERNELCHECK,
      .default_value = "auto",
      .value_name = "SET",
      .help =
@@ -333,7 +346,7 @@ static const struct option_row rows[] = {
      FIELD(cpu_features)},
     {.name = "threads",
      .type = OPTION_INT,
-     .commands = CLI_GENERATE | CLI_SYNTH | CLI_INSPECT | CLI_BENCH,
+     .commands = CLI_GENERATE | CLI_SYNTH | CLI_INSPECT | CLI_BENCH | CLI_KERNELCHECK,
      .default_value = "0",
      .minimum = 0,
      .maximum = 1024,

@@ -19,6 +19,7 @@ enum cli_command {
     CLI_INSPECT = 1 << 2,
     CLI_SYNTH = 1 << 3,
     CLI_BENCH = 1 << 4,
+    CLI_KERNELCHECK = 1 << 5,
 };
 
 /* Values of --reasoning-effort, --numerics and --device, in the order of their choices. */
@@ -80,6 +81,8 @@ struct cli_options {
     int64_t repeats;
     bool roofline;
     const char *plot; /* SVG file to write; NULL for none */
+    bool bench;       /* kernelcheck: time instead of check */
+    bool quick;
 
     /* Execution. */
     int numerics;             /* enum cli_numerics */

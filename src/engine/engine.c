@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/cpu_topology.h"
 #include "engine/engine_internal.h"
 #include "lib/json.h"
 #include "model/model_registry.h"
@@ -99,6 +100,11 @@ static enum status create_states(struct sluice_engine *engine) {
     TRY(engine->model->family->list_states(engine->model, &engine->state_table));
     TRY(state_pool_init(&engine->states, engine->device, &engine->state_table,
                         (enum numerics)options->numerics, options->session_count, options->context_tokens));
+    /* With one node there is nothing to spread, and pages that nobody writes cost nothing. */
+    if (device_reads_host_memory(engine->device) &&
+        cpu_topology_memory_nodes("/sys/devices/system/node") > 1) {
+        TRY(state_pool_spread(&engine->states, engine->pool));
+    }
     engine->slot_is_used = calloc((size_t)options->session_count, sizeof *engine->slot_is_used);
     CHECK_MEMORY(engine->slot_is_used);
     return STATUS_OK;

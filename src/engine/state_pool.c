@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-enum { STATE_ALIGNMENT = 64 };
+enum { STATE_ALIGNMENT = 64, SLICE_BYTES = 2 << 20 };
 
 static struct state_rows describe(const struct state_kind *kind, enum numerics numerics, int64_t slot_count,
                                   int64_t positions) {
@@ -43,6 +43,51 @@ enum status state_pool_init(struct state_pool *pool, struct device *device, cons
         offset += rows_bytes(&pool->rows[i]);
     }
     return STATUS_OK;
+}
+
+struct spread {
+    const struct state_pool *pool;
+    struct stream **streams; /* one per worker: a stream serves one thread at a time */
+    enum status *statuses;   /* the same */
+};
+
+static void zero_slice(void *context, size_t index, unsigned worker) {
+    const struct spread *spread = context;
+    size_t first = index * SLICE_BYTES;
+    size_t left = spread->pool->bytes - first;
+    struct stream *stream = spread->streams[worker];
+    enum status status =
+        stream_fill(stream, (char *)spread->pool->memory + first, 0, left < SLICE_BYTES ? left : SLICE_BYTES);
+    if (status == STATUS_OK) {
+        status = stream_synchronize(stream);
+    }
+    if (status != STATUS_OK) {
+        spread->statuses[worker] = status;
+    }
+}
+
+enum status state_pool_spread(struct state_pool *pool, struct worker_pool *workers) {
+    enum status status = STATUS_OK;
+    unsigned count = worker_pool_thread_count(workers);
+    struct spread spread = {.pool = pool};
+    spread.streams = calloc(count, sizeof *spread.streams);
+    spread.statuses = calloc(count, sizeof *spread.statuses);
+    CHECK_MEMORY_GOTO(spread.streams);
+    CHECK_MEMORY_GOTO(spread.statuses);
+    for (unsigned i = 0; i < count; i++) {
+        TRY_GOTO(device_stream_create(pool->device, &spread.streams[i]));
+    }
+    worker_pool_run(workers, (pool->bytes + SLICE_BYTES - 1) / SLICE_BYTES, zero_slice, &spread);
+    for (unsigned i = 0; i < count; i++) {
+        CHECK_GOTO(spread.statuses[i] == STATUS_OK, spread.statuses[i], "the state could not be zeroed");
+    }
+fail:
+    for (unsigned i = 0; i < count && spread.streams != NULL; i++) {
+        device_stream_destroy(&spread.streams[i]);
+    }
+    free(spread.streams);
+    free(spread.statuses);
+    return status;
 }
 
 void state_pool_deinit(struct state_pool *pool) {

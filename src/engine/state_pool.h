@@ -4,6 +4,7 @@
 #ifndef SLUICE_ENGINE_STATE_POOL_H
 #define SLUICE_ENGINE_STATE_POOL_H
 
+#include "base/worker_pool.h"
 #include "device/device.h"
 #include "model/state_table.h"
 #include "ops/numerics.h"
@@ -27,6 +28,13 @@ size_t state_pool_bytes(const struct state_table *table, enum numerics numerics,
  */
 enum status state_pool_init(struct state_pool *pool, struct device *device, const struct state_table *table,
                             enum numerics numerics, int64_t slot_count, int64_t positions);
+
+/*
+ * Zeroes all rows from the pool's threads, in slices: where memory has several nodes, a page lies on that of
+ * the thread which wrote it first, and slices spread over all nodes what all threads will read. For devices
+ * that read host memory.
+ */
+enum status state_pool_spread(struct state_pool *pool, struct worker_pool *workers);
 
 /* Frees the memory; nothing to do for a zeroed struct. */
 void state_pool_deinit(struct state_pool *pool);

@@ -209,11 +209,11 @@ enum status case_add_plain(struct kernel_case *kernel_case, unsigned id, enum dt
     return STATUS_OK;
 }
 
-static uint8_t fp8_code(enum case_style style, struct case_random *random) {
+/* A code from 8 drawn bits. */
+static uint8_t fp8_code(enum case_style style, uint8_t drawn) {
     enum { NOT_A_NUMBER = 0x7F, SMALL_CODES = 8 };
-    uint8_t drawn = (uint8_t)(case_random_next(random) >> 20);
     if (style == CASE_INTEGERS) {
-        return e4m3_encode(style_value(style, random));
+        return e4m3_encode((float)(drawn % (2 * INTEGER_LIMIT + 1) - INTEGER_LIMIT));
     }
     if (style == CASE_LARGE) {
         return (uint8_t)(drawn & (0x80 | (SMALL_CODES - 1)));
@@ -221,35 +221,50 @@ static uint8_t fp8_code(enum case_style style, struct case_random *random) {
     return (drawn & NOT_A_NUMBER) == NOT_A_NUMBER ? (uint8_t)(drawn ^ 1) : drawn;
 }
 
-static uint8_t fp4_code(enum case_style style, struct case_random *random) {
-    uint8_t drawn = (uint8_t)(case_random_next(random) >> 20 & 15);
-    /* 0, 0.5 and their negatives. */
-    return style == CASE_LARGE ? (uint8_t)(drawn & 9) : drawn;
+/* Two codes; of CASE_LARGE 0 and 0.5 of both signs. */
+static uint8_t fp4_codes(enum case_style style, uint8_t drawn) {
+    return style == CASE_LARGE ? (uint8_t)(drawn & 0x99) : drawn;
 }
 
-/* Scale bytes around 1; extremes go down to the smallest there is. */
-static uint8_t scale_byte(enum case_style style, struct case_random *random) {
-    static const uint8_t extremes[] = {0, 1, 60, 110, 126, 127, 128, 134};
-    switch (style) {
-    case CASE_LARGE:
-        return 254;
-    case CASE_EXTREME:
-        return extremes[case_random_below(random, sizeof extremes)];
-    default:
-        return (uint8_t)(SCALE_BYTE_OF_ONE - 1 + case_random_below(random, 3));
+static void fill_codes(const struct kernel_case *kernel_case, unsigned char *codes, size_t bytes,
+                       struct case_random *random) {
+    bool is_fp8 = kernel_case->shape->format == WEIGHT_FP8;
+    uint64_t drawn = 0;
+    for (size_t i = 0; i < bytes; i++, drawn >>= 8) {
+        drawn = i % sizeof drawn == 0 ? case_random_next(random) : drawn;
+        codes[i] = is_fp8 ? fp8_code(kernel_case->style, (uint8_t)drawn)
+                          : fp4_codes(kernel_case->style, (uint8_t)drawn);
     }
 }
 
-static void fill_scales(const struct kernel_case *kernel_case, unsigned char *scales, size_t bytes,
-                        enum dtype dtype, struct case_random *random) {
-    size_t step = dtype_bytes(dtype);
-    for (size_t i = 0; i < bytes; i += step) {
-        uint8_t byte = scale_byte(kernel_case->style, random);
+/* Scale bytes around 1; extremes go down to the smallest there is. */
+static uint8_t scale_byte(enum case_style style, bool is_first, struct case_random *random) {
+    static const uint8_t extremes[] = {0, 1, 60, 110, 126, 127, 128, 134};
+    if (style == CASE_LARGE) {
+        return 254;
+    }
+    if (style == CASE_EXTREME && !is_first) {
+        return extremes[case_random_below(random, sizeof extremes)];
+    }
+    return (uint8_t)(SCALE_BYTE_OF_ONE - 1 + case_random_below(random, 3));
+}
+
+/*
+ * The first scale of a row is always an ordinary one: 2^-127 makes codes subnormal, which bf16 dot products
+ * may take for zero, and then nothing else may be left of a row.
+ */
+static void fill_scales(const struct kernel_case *kernel_case, const struct weight *weight,
+                        unsigned char *scales, struct case_random *random) {
+    int64_t block = weight->format == WEIGHT_FP8 ? WEIGHT_FP8_BLOCK : WEIGHT_FP4_GROUP;
+    size_t per_row = (size_t)((weight->columns + block - 1) / block);
+    size_t step = dtype_bytes(weight->scale_dtype);
+    for (size_t i = 0; i < weight_scale_bytes(weight) / step; i++) {
+        uint8_t byte = scale_byte(kernel_case->style, i % per_row == 0, random);
         float value = e8m0_decode(byte);
-        if (dtype == DTYPE_F8_E8M0) {
+        if (weight->scale_dtype == DTYPE_F8_E8M0) {
             scales[i] = byte;
         } else {
-            memcpy(scales + i, &value, sizeof value);
+            memcpy(scales + i * step, &value, sizeof value);
         }
     }
 }
@@ -271,15 +286,8 @@ enum status case_add_weight(struct kernel_case *kernel_case, unsigned id, int64_
     TRY(kernel_case_add_operand(kernel_case, weight_data_bytes(out), CASE_ODD, &data));
     TRY(kernel_case_add_operand(kernel_case, weight_scale_bytes(out), CASE_ODD, &scales));
     struct case_random random = case_random_start(kernel_case->seed, id, 0, 0);
-    unsigned char *codes = case_operand_image(kernel_case, data);
-    for (size_t i = 0; i < weight_data_bytes(out); i++) {
-        enum case_style style = kernel_case->style;
-        codes[i] = shape->format == WEIGHT_FP8
-                       ? fp8_code(style, &random)
-                       : (unsigned char)(fp4_code(style, &random) | fp4_code(style, &random) << 4);
-    }
-    fill_scales(kernel_case, case_operand_image(kernel_case, scales), weight_scale_bytes(out),
-                shape->scale_dtype, &random);
+    fill_codes(kernel_case, case_operand_image(kernel_case, data), weight_data_bytes(out), &random);
+    fill_scales(kernel_case, out, case_operand_image(kernel_case, scales), &random);
     out->data = case_operand_device(kernel_case, data);
     out->scales = case_operand_device(kernel_case, scales);
     return STATUS_OK;

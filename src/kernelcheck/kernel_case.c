@@ -99,10 +99,8 @@ enum status kernel_case_add_operand(struct kernel_case *kernel_case, size_t byte
     operand.total = operand.offset + bytes + (has_back_canary(kernel_case) ? CANARY_BYTES : 0);
     *index = kernel_case->operand_count;
     operand.image = malloc(operand.total);
-    operand.result = malloc(operand.total);
     kernel_case->operands[kernel_case->operand_count++] = operand;
     CHECK_MEMORY(operand.image);
-    CHECK_MEMORY(operand.result);
     TRY(device_memory_alloc(kernel_case->place.device, operand.total, &kernel_case->operands[*index].memory));
     /* All ones are a NaN in every float format: what is read around the data spoils a result. */
     memset(operand.image, 0xFF, operand.total);
@@ -163,6 +161,10 @@ enum status kernel_case_upload(const struct kernel_case *kernel_case) {
 enum status kernel_case_download(struct kernel_case *kernel_case) {
     for (size_t i = 0; i < kernel_case->operand_count; i++) {
         struct case_operand *operand = &kernel_case->operands[i];
+        if (operand->result == NULL) {
+            operand->result = malloc(operand->total);
+            CHECK_MEMORY(operand->result);
+        }
         TRY(stream_copy_to_host(kernel_case->place.stream, operand->result, operand->memory, operand->total));
     }
     TRY(stream_synchronize(kernel_case->place.stream));

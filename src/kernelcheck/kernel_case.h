@@ -55,7 +55,7 @@ struct case_shape {
 
 struct case_operand {
     unsigned char *image;  /* host: canary, data, canary */
-    unsigned char *result; /* the same after the last run */
+    unsigned char *result; /* the same after the last run; NULL before */
     void *memory;          /* device */
     size_t offset;         /* of the data in all three */
     size_t bytes;          /* of the data */
@@ -111,9 +111,8 @@ struct case_family {
     const struct case_shape *shapes;
     int shape_count;
     unsigned styles;
-    bool is_stateful;        /* plans with long segments */
-    bool is_exact_by_value;  /* of CASE_INTEGERS: any order of summation gives the same value */
-    bool is_measured_in_f32; /* both modes take F32 operands: one mode is enough */
+    bool is_stateful;       /* plans with long segments */
+    bool is_exact_by_value; /* of CASE_INTEGERS: any order of summation gives the same value */
     const struct case_shape *bench_shapes;
     int bench_shape_count;
 };

@@ -92,15 +92,15 @@ static inline float e2m1_decode(uint8_t code) {
     return values[code & 15u];
 }
 
-/* Nearest, ties to the even code, after clamping to [-6, 6]. */
+/* Nearest, ties to the even code, after clamping to [-6, 6]; a NaN gives 6 with its sign. As e4m3_encode. */
 static inline uint8_t e2m1_encode(float value) {
-    float magnitude = value < 0.0f ? -value : value;
-    /* Counts the thresholds passed; negated so that a NaN passes all. */
-    unsigned code = (unsigned)!(magnitude <= 0.25f) + (unsigned)!(magnitude < 0.75f) +
-                    (unsigned)!(magnitude <= 1.25f) + (unsigned)!(magnitude < 1.75f) +
-                    (unsigned)!(magnitude <= 2.5f) + (unsigned)!(magnitude < 3.5f) +
-                    (unsigned)!(magnitude <= 5.0f);
-    return (uint8_t)(code | ((f32_bits(value) >> 28) & 8u));
+    uint32_t bits = f32_bits(value);
+    uint32_t magnitude_bits = bits & 0x7FFFFFFFu;
+    uint32_t clamped = magnitude_bits < 0x40C00000u ? magnitude_bits : 0x40C00000u; /* 6 */
+    /* Below 1, multiples of a half. */
+    uint32_t tiny = f32_bits(f32_from_bits(clamped) + 0x1p22f) & 7u;
+    uint32_t normal = ((clamped + 0x1FFFFFu + ((clamped >> 22) & 1u)) >> 22) - (126u << 1);
+    return (uint8_t)((clamped < 0x3F800000u ? tiny : normal) | ((bits >> 28) & 8u));
 }
 
 /* cl2 of the spec (2.6): the smallest e with 2^e >= value, for normal value > 0. */

@@ -8,10 +8,11 @@
 
 enum {
     FP8_BLOCK = 128,
-    FP4_GROUP = 32,
+    FP4_GROUP = WEIGHT_LOOPS_GROUP,
     FP4_CODES_PER_BYTE = 2,
     FP4_GROUP_BYTES = FP4_GROUP / FP4_CODES_PER_BYTE,
     VALUES_AT_ONCE = 512, /* stay in the first cache between the loops */
+    GROUPS_AT_ONCE = VALUES_AT_ONCE / FP4_GROUP,
 };
 
 /* FNV-1a, 64 bits. */
@@ -171,23 +172,36 @@ static void fill_fp8(const struct weight_generator *generator, size_t first, siz
     }
 }
 
-/* As fill_fp8, two codes a byte; a group of 32 inputs is 16 bytes and rows hold whole groups. */
+/* Whole groups from `first_group` on, as bytes. Rows hold whole groups, so groups count on from row to row.
+ */
+static void make_fp4_groups(const struct weight_generator *generator, size_t first_group, size_t count,
+                            unsigned char *out) {
+    float values[VALUES_AT_ONCE];
+    unsigned char scales[GROUPS_AT_ONCE];
+    float factors[GROUPS_AT_ONCE];
+    generator->loops->scales(generator->scale_hash, first_group, count, generator->scale_top,
+                             generator->scale_span, scales);
+    for (size_t i = 0; i < count; i++) {
+        factors[i] = 1.0F / e8m0_decode(scales[i]);
+    }
+    make_values(generator, first_group * FP4_GROUP, count * FP4_GROUP, values);
+    generator->loops->encode_e2m1(values, count, factors, out);
+}
+
+/* As fill_fp8, two codes a byte. The range may begin and end within a group. */
 static void fill_fp4(const struct weight_generator *generator, size_t first, size_t count,
                      unsigned char *out) {
-    float values[VALUES_AT_ONCE];
+    unsigned char bytes[GROUPS_AT_ONCE * FP4_GROUP_BYTES];
+    size_t skipped = first % FP4_GROUP_BYTES;
+    size_t group = first / FP4_GROUP_BYTES;
     for (size_t i = 0; i < count;) {
-        size_t part = VALUES_AT_ONCE / FP4_CODES_PER_BYTE - (first + i) % FP4_GROUP_BYTES;
-        part = part < count - i ? part : count - i;
-        make_values(generator, (first + i) * FP4_CODES_PER_BYTE, part * FP4_CODES_PER_BYTE, values);
-        for (size_t at = 0; at < part;) {
-            /* Rows hold whole groups, so groups count on from row to row. */
-            size_t run = FP4_GROUP_BYTES - (first + i + at) % FP4_GROUP_BYTES;
-            run = run < part - at ? run : part - at;
-            float factor = inverse_scale(generator, (first + i + at) / FP4_GROUP_BYTES);
-            generator->loops->encode_e2m1(values + at * FP4_CODES_PER_BYTE, run, factor, out + i + at);
-            at += run;
-        }
+        size_t part = sizeof bytes - skipped < count - i ? sizeof bytes - skipped : count - i;
+        size_t groups = (skipped + part + FP4_GROUP_BYTES - 1) / FP4_GROUP_BYTES;
+        make_fp4_groups(generator, group, groups, bytes);
+        memcpy(out + i, bytes + skipped, part);
         i += part;
+        group += groups;
+        skipped = 0;
     }
 }
 

@@ -45,12 +45,19 @@ static void encode_e4m3(const float *restrict source, size_t count, float factor
     }
 }
 
-static void encode_e2m1(const float *restrict source, size_t byte_count, float factor,
+static void encode_e2m1(const float *restrict source, size_t group_count, const float *restrict factors,
                         unsigned char *restrict out) {
-    for (size_t i = 0; i < byte_count; i++) {
-        unsigned low = e2m1_encode(source[2 * i] * factor);
-        unsigned high = e2m1_encode(source[2 * i + 1] * factor);
-        out[i] = (unsigned char)(low | (high << 4));
+    for (size_t group = 0; group < group_count; group++) {
+        /* Loops of fixed length become vectors without tails. */
+        unsigned char codes[WEIGHT_LOOPS_GROUP];
+        for (size_t i = 0; i < WEIGHT_LOOPS_GROUP; i++) {
+            codes[i] = e2m1_encode(source[i] * factors[group]);
+        }
+        for (size_t i = 0; i < WEIGHT_LOOPS_GROUP / 2; i++) {
+            out[i] = (unsigned char)(codes[2 * i] | (codes[2 * i + 1] << 4));
+        }
+        source += WEIGHT_LOOPS_GROUP;
+        out += WEIGHT_LOOPS_GROUP / 2;
     }
 }
 

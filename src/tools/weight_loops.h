@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { WEIGHT_LOOPS_GROUP = 32 };
+
 struct weight_loops {
     /* out[i] = offset + gain * v(name, first + i) of spec deepseek-v4 A.1; `hash` is the name's. */
     void (*values)(uint64_t hash, uint64_t first, size_t count, double offset, double gain, float *out);
@@ -17,8 +19,11 @@ struct weight_loops {
     void (*scales)(uint64_t hash, uint64_t first, size_t count, int top, unsigned span, unsigned char *out);
     /* values[i] times factor as e4m3 codes. */
     void (*encode_e4m3)(const float *values, size_t count, float factor, unsigned char *out);
-    /* values[2 i] and values[2 i + 1], times factor, as e2m1 codes in the low and high half of out[i]. */
-    void (*encode_e2m1)(const float *values, size_t byte_count, float factor, unsigned char *out);
+    /*
+     * Groups of 32 values, each times its group's factor, as e2m1 codes: values 2 i and 2 i + 1 of a group in
+     * the low and high half of its byte i.
+     */
+    void (*encode_e2m1)(const float *values, size_t group_count, const float *factors, unsigned char *out);
     /* Nearest bf16, two bytes each. */
     void (*encode_bf16)(const float *values, size_t count, unsigned char *out);
     /* The same, back as floats, four bytes each. */

@@ -34,6 +34,7 @@
 #include "ops/route_experts.h"
 #include "ops/sparse_attention.h"
 #include "ops/swiglu.h"
+#include "support/op_fixture.h"
 
 #define FAKE ((void *)64)
 
@@ -57,6 +58,7 @@
                      .scale_dtype = DTYPE_F8_E8M0})
 
 struct dry {
+    struct op_table table;
     struct device_arena arena;
     struct op_queue queue;
 };
@@ -64,8 +66,8 @@ struct dry {
 static int set_up(void **state) {
     static struct dry dry;
     device_arena_init_planning(&dry.arena);
-    dry.queue =
-        (struct op_queue){.table = reference_op_table(NUMERICS_IDEAL), .arena = &dry.arena, .is_dry = true};
+    op_fixture_reference_table(NUMERICS_IDEAL, &dry.table);
+    dry.queue = (struct op_queue){.table = &dry.table, .arena = &dry.arena, .is_dry = true};
     *state = &dry;
     return 0;
 }

@@ -42,9 +42,10 @@ static size_t probe_workspace(const void *arguments, unsigned thread_count) {
     return probe->workspace_bytes;
 }
 
-static const struct op_entry PROBE = {OP_ROPE, "probe", run_probe, probe_workspace};
-static const struct op_entry BARE_PROBE = {OP_LINEAR, "bare_probe", run_probe, NULL};
-static const struct op_table PROBES = {{[OP_ROPE] = &PROBE, [OP_LINEAR] = &BARE_PROBE}};
+static const struct op_entry PROBE = {
+    .op = OP_ROPE, .name = "probe", .run = run_probe, .workspace_bytes = probe_workspace};
+static const struct op_entry BARE_PROBE = {.op = OP_LINEAR, .name = "bare_probe", .run = run_probe};
+static const struct op_table PROBES = {{[OP_ROPE] = {&PROBE}, [OP_LINEAR] = {&BARE_PROBE}}};
 
 static void dry_queue_counts_and_launches_nothing(void **state) {
     struct op_fixture *fixture = *state;
@@ -128,6 +129,31 @@ static void exceeding_the_plan_is_refused(void **state) {
     op_fixture_finish(fixture);
 }
 
+static bool takes_even(const void *args) {
+    return *(const int *)args % 2 == 0;
+}
+
+/* The best entry first; features, mode and arguments decide which of them count. */
+static void tables_are_built_in_order_of_preference(void **state) {
+    (void)state;
+    const struct op_entry picky = {
+        .op = OP_ROPE, .name = "picky", .modes = 2, .features = 6, .can_run = takes_even};
+    const struct op_entry fast = {.op = OP_ROPE, .name = "fast", .modes = 3, .features = 2};
+    const struct op_entry plain = {.op = OP_ROPE, .name = "plain", .modes = 3};
+    const struct op_entry *const entries[] = {&picky, &fast, &plain};
+    const int even = 2;
+    const int odd = 3;
+    struct op_table table;
+    op_table_build(&table, entries, 3, 2, 7);
+    assert_ptr_equal(op_table_choose(&table, OP_ROPE, &even), &picky);
+    assert_ptr_equal(op_table_choose(&table, OP_ROPE, &odd), &fast);
+    assert_null(op_table_choose(&table, OP_LINEAR, &even));
+    op_table_build(&table, entries, 3, 1, 7);
+    assert_ptr_equal(op_table_choose(&table, OP_ROPE, &even), &fast);
+    op_table_build(&table, entries, 3, 2, 4);
+    assert_ptr_equal(op_table_choose(&table, OP_ROPE, &even), &plain);
+}
+
 static void arena_hands_out_and_takes_back(void **state) {
     (void)state;
     struct device_arena arena;
@@ -157,11 +183,12 @@ static void arena_hands_out_and_takes_back(void **state) {
 static void reference_tables_are_complete(void **state) {
     (void)state;
     for (int numerics = 0; numerics < NUMERICS_COUNT; numerics++) {
-        const struct op_table *table = reference_op_table((enum numerics)numerics);
-        op_fixture_expect_ok(op_table_check(table, "cpu"));
+        struct op_table table;
+        op_fixture_reference_table((enum numerics)numerics, &table);
+        op_fixture_expect_ok(op_table_check(&table, "cpu"));
         for (int op = 0; op < OP_COUNT; op++) {
-            assert_int_equal(table->entries[op]->op, op);
-            assert_non_null(strstr(table->entries[op]->name, op_name((enum op_id)op)));
+            assert_int_equal(table.entries[op][0]->op, op);
+            assert_non_null(strstr(table.entries[op][0]->name, op_name((enum op_id)op)));
         }
     }
 }
@@ -169,8 +196,9 @@ static void reference_tables_are_complete(void **state) {
 static void a_missing_entry_is_named(void **state) {
     (void)state;
     for (int op = 0; op < OP_COUNT; op++) {
-        struct op_table table = *reference_op_table(NUMERICS_NATIVE);
-        table.entries[op] = NULL;
+        struct op_table table;
+        op_fixture_reference_table(NUMERICS_NATIVE, &table);
+        table.entries[op][0] = NULL;
         assert_int_equal(op_table_check(&table, "toaster"), STATUS_UNSUPPORTED);
         assert_non_null(strstr(error_last()->message, op_name((enum op_id)op)));
         assert_non_null(strstr(error_last()->message, "toaster"));
@@ -183,6 +211,7 @@ int main(void) {
         OP_TEST(dry_run_writes_nothing),
         OP_TEST(failing_kernel_is_named),
         OP_TEST(exceeding_the_plan_is_refused),
+        cmocka_unit_test(tables_are_built_in_order_of_preference),
         cmocka_unit_test(arena_hands_out_and_takes_back),
         cmocka_unit_test(reference_tables_are_complete),
         cmocka_unit_test(a_missing_entry_is_named),

@@ -59,11 +59,10 @@ void layer_trace_run(struct sluice_engine *engine, const int32_t *tokens, int32_
     struct step_segment segment = {0, 0, count, tokens};
     struct step_plan plan = {.segments = &segment, .segment_count = 1};
     struct tracer tracer = {.engine = engine};
-    tracer.queue = (struct op_queue){
-        .table = engine->backend->op_table((enum numerics)engine->options.numerics),
-        .pool = engine->pool,
-        .is_dry = true,
-    };
+    struct op_table table;
+    EXPECT_OK(engine->backend->build_table((enum numerics)engine->options.numerics,
+                                           engine->options.cpu_features, &table));
+    tracer.queue = (struct op_queue){.table = &table, .pool = engine->pool, .is_dry = true};
     tracer.queue.arena = &tracer.arena;
     tracer.staging = calloc(batch_upload_count(count, 1), sizeof *tracer.staging);
     assert_non_null(tracer.staging);

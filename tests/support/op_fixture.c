@@ -58,15 +58,17 @@ int op_fixture_tear_down(void **state) {
     return 0;
 }
 
-struct op_queue *op_fixture_plan(struct op_fixture *fixture, enum numerics numerics) {
-    device_arena_init_planning(&fixture->arena);
+void op_fixture_reference_table(enum numerics numerics, struct op_table *table) {
     size_t count;
     const struct op_entry *const *entries = reference_entries(&count);
-    op_table_build(&fixture->table, entries, count, 1u << (unsigned)numerics, 0);
-    fixture->queue = (struct op_queue){.table = &fixture->table,
-                                       .pool = fixture->pool,
-                                       .arena = &fixture->arena,
-                                       .is_dry = true};
+    op_table_build(table, entries, count, 1u << (unsigned)numerics, 0);
+}
+
+struct op_queue *op_fixture_plan(struct op_fixture *fixture, enum numerics numerics) {
+    device_arena_init_planning(&fixture->arena);
+    op_fixture_reference_table(numerics, &fixture->table);
+    fixture->queue = (struct op_queue){
+        .table = &fixture->table, .pool = fixture->pool, .arena = &fixture->arena, .is_dry = true};
     return &fixture->queue;
 }
 

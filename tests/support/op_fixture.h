@@ -133,4 +133,7 @@ void op_fixture_random_fill(struct op_fixture *fixture, float *values, int64_t c
 void op_expect_near(const char *what, const float *actual, const double *expected, int64_t count,
                     double tolerance);
 
+/* The table of the reference kernels in a mode. */
+void op_fixture_reference_table(enum numerics numerics, struct op_table *table);
+
 #endif

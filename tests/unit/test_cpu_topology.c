@@ -112,11 +112,23 @@ static void test_ranges_and_odd_files(void **state) {
     assert_int_equal(topology.cores[900], 3);
 }
 
+static void test_memory_nodes_are_counted(void **state) {
+    (void)state;
+    assert_int_equal(cpu_topology_memory_nodes("missing"), 1);
+    assert_int_equal(cpu_topology_memory_nodes("."), 1);
+    static const char *const entries[] = {"node0", "node1", "node12", "node", "nodes", "has_cpu"};
+    for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
+        assert_int_equal(mkdir(entries[i], 0700), 0);
+    }
+    assert_int_equal(cpu_topology_memory_nodes("."), 3);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_siblings_are_one_core, enter_directory, leave_directory),
         cmocka_unit_test_setup_teardown(test_only_allowed_processors_count, enter_directory, leave_directory),
         cmocka_unit_test_setup_teardown(test_ranges_and_odd_files, enter_directory, leave_directory),
+        cmocka_unit_test_setup_teardown(test_memory_nodes_are_counted, enter_directory, leave_directory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

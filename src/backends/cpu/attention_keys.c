@@ -54,7 +54,7 @@ int64_t attention_item_heads(const struct kernel_env *env, const struct sparse_a
     int64_t heads = args->queries.shape[1];
     int64_t rows = args->batch->row_count;
     int64_t threads = env->pool == NULL ? 1 : worker_pool_thread_count(env->pool);
-    if (threads == 1 || rows >= 4 * threads) {
+    if (threads == 1 || rows == 0 || rows >= 4 * threads) {
         return heads;
     }
     /* Every item decodes its row's keys anew: no more items than threads, but for a remainder. */

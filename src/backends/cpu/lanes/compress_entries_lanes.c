@@ -36,18 +36,19 @@ static const float *values_at(const struct pool_span *span, int64_t position, in
 /* Softmax-weighted sums of 16 * vectors channels, of which `left` remain. */
 LANES_INLINE void pool_channels(const struct pool_span *span, int vectors, int64_t channel, int64_t left,
                                 f32x16 *out) {
-    f32x16 largest[POOL_VECTORS];
-    f32x16 weights[POOL_VECTORS] = {0};
-    f32x16 sums[POOL_VECTORS] = {0};
+    struct lanes_running largest[POOL_VECTORS];
+    struct lanes_running weights[POOL_VECTORS] = {0};
+    struct lanes_running sums[POOL_VECTORS] = {0};
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; v++) {
-        largest[v] = lanes_splat(-INFINITY);
+        lanes_running_set(&largest[v], lanes_splat(-INFINITY));
     }
     for (int64_t position = span->first; position <= span->last; position++) {
         const float *scores = values_at(span, position, channel) + span->raw_width;
 #pragma GCC unroll 4
         for (int v = 0; v < vectors; v++) {
-            largest[v] = lanes_max(lanes_read_left(DTYPE_F32, scores, v * LANES, left), largest[v]);
+            f32x16 score = lanes_read_left(DTYPE_F32, scores, v * LANES, left);
+            lanes_running_set(&largest[v], lanes_max(score, lanes_running_value(&largest[v])));
         }
     }
     for (int64_t position = span->first; position <= span->last; position++) {
@@ -55,14 +56,15 @@ LANES_INLINE void pool_channels(const struct pool_span *span, int vectors, int64
         const float *scores = values + span->raw_width;
 #pragma GCC unroll 4
         for (int v = 0; v < vectors; v++) {
-            f32x16 weight = lanes_exp(lanes_read_left(DTYPE_F32, scores, v * LANES, left) - largest[v]);
-            weights[v] += weight;
-            sums[v] += weight * lanes_read_left(DTYPE_F32, values, v * LANES, left);
+            f32x16 score = lanes_read_left(DTYPE_F32, scores, v * LANES, left);
+            f32x16 weight = lanes_exp(score - lanes_running_value(&largest[v]));
+            lanes_running_add(&weights[v], weight);
+            lanes_running_add(&sums[v], weight * lanes_read_left(DTYPE_F32, values, v * LANES, left));
         }
     }
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; v++) {
-        out[v] = sums[v] / weights[v];
+        out[v] = lanes_running_value(&sums[v]) / lanes_running_value(&weights[v]);
     }
 }
 

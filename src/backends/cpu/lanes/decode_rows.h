@@ -5,7 +5,7 @@
 #ifndef SLUICE_BACKENDS_CPU_LANES_DECODE_ROWS_H
 #define SLUICE_BACKENDS_CPU_LANES_DECODE_ROWS_H
 
-#include "backends/cpu/lanes/lane_parts.h"
+#include "backends/cpu/lanes/dot_tile.h"
 #include "tensor/number_format.h"
 #include "tensor/quantize.h"
 #include "tensor/row_layout.h"
@@ -15,27 +15,33 @@ static inline int64_t lanes_padded(int64_t width) {
     return (width + LANES - 1) / LANES * LANES;
 }
 
-static inline lane_part_bits lane_part_choose(lane_part_bits mask, lane_part_bits a, lane_part_bits b) {
+typedef uint8_t u8_piece __attribute__((vector_size(PIECE_LANES)));
+
+static inline u32_piece u32_piece_load_bytes(const unsigned char *from) {
+    u8_piece bytes;
+    memcpy(&bytes, from, sizeof bytes);
+    return __builtin_convertvector(bytes, u32_piece);
+}
+
+static inline u32_piece u32_piece_choose(u32_piece mask, u32_piece a, u32_piece b) {
     return (mask & a) | (~mask & b);
 }
 
-static inline lane_part decode_e4m3(lane_part_bits code) {
-    lane_part_bits magnitude = code & 0x7Fu;
-    lane_part small = __builtin_convertvector((lane_part_integers)magnitude, lane_part) * 0x1p-9f;
-    lane_part_bits normal = (magnitude << 20) + (120u << 23);
-    lane_part_bits bits =
-        lane_part_choose((lane_part_bits)(magnitude < 8u), lane_part_to_bits(small), normal);
-    lane_part_bits is_nan = (lane_part_bits)(magnitude == 0x7Fu);
-    return lane_part_from_bits((is_nan & 0x7FC00000u) | (~is_nan & bits) | ((code & 0x80u) << 24));
+static inline f32_piece decode_e4m3(u32_piece code) {
+    u32_piece magnitude = code & 0x7Fu;
+    f32_piece small = __builtin_convertvector((i32_piece)magnitude, f32_piece) * 0x1p-9f;
+    u32_piece normal = (magnitude << 20) + (120u << 23);
+    u32_piece bits = u32_piece_choose((u32_piece)(magnitude < 8u), (u32_piece)small, normal);
+    u32_piece is_nan = (u32_piece)(magnitude == 0x7Fu);
+    return (f32_piece)((is_nan & 0x7FC00000u) | (~is_nan & bits) | ((code & 0x80u) << 24));
 }
 
-static inline lane_part decode_e2m1(lane_part_bits code) {
-    lane_part_bits magnitude = code & 7u;
-    lane_part small = __builtin_convertvector((lane_part_integers)magnitude, lane_part) * 0.5f;
-    lane_part_bits normal = (magnitude << 22) + (126u << 23);
-    lane_part_bits bits =
-        lane_part_choose((lane_part_bits)(magnitude < 2u), lane_part_to_bits(small), normal);
-    return lane_part_from_bits(bits | ((code & 8u) << 28));
+static inline f32_piece decode_e2m1(u32_piece code) {
+    u32_piece magnitude = code & 7u;
+    f32_piece small = __builtin_convertvector((i32_piece)magnitude, f32_piece) * 0.5f;
+    u32_piece normal = (magnitude << 22) + (126u << 23);
+    u32_piece bits = u32_piece_choose((u32_piece)(magnitude < 2u), (u32_piece)small, normal);
+    return (f32_piece)(bits | ((code & 8u) << 28));
 }
 
 static inline void lanes_decode_fp8_row(const struct row_layout *layout, const unsigned char *row,
@@ -44,12 +50,12 @@ static inline void lanes_decode_fp8_row(const struct row_layout *layout, const u
     const unsigned char *plain = row + row_layout_plain_offset(layout);
     for (int64_t first = 0; first < coded; first += ACT8_KV_BLOCK) {
         float scale = e8m0_decode(row[coded + first / ACT8_KV_BLOCK]);
-        for (int64_t i = first; i < first + ACT8_KV_BLOCK; i += PART) {
-            lane_part_store(out + i, decode_e4m3(lane_part_load_bytes(row + i)) * scale);
+        for (int64_t i = first; i < first + ACT8_KV_BLOCK; i += PIECE_LANES) {
+            f32_piece_store(out + i, decode_e4m3(u32_piece_load_bytes(row + i)) * scale);
         }
     }
-    for (int64_t i = 0; i < layout->plain_width; i += PART) {
-        lane_part_store(out + coded + i, lane_part_load_bf16(plain + 2 * i));
+    for (int64_t i = 0; i < layout->plain_width; i += LANES) {
+        lanes_store(out + coded + i, lanes_load_bf16(plain + 2 * i));
     }
 }
 
@@ -63,9 +69,9 @@ static inline void lanes_decode_fp4_row(const struct row_layout *layout, const u
             codes[2 * i + 1] = pair >> 4;
         }
         float scale = e8m0_decode(row[layout->width / 2 + block]);
-        for (int64_t i = 0; i < ACT4_BLOCK; i += PART) {
-            lane_part_store(out + block * ACT4_BLOCK + i,
-                            decode_e2m1(lane_part_load_bytes(codes + i)) * scale);
+        for (int64_t i = 0; i < ACT4_BLOCK; i += PIECE_LANES) {
+            f32_piece_store(out + block * ACT4_BLOCK + i,
+                            decode_e2m1(u32_piece_load_bytes(codes + i)) * scale);
         }
     }
 }

@@ -4,7 +4,7 @@
 #ifndef SLUICE_BACKENDS_CPU_LANES_DOT_TILE_H
 #define SLUICE_BACKENDS_CPU_LANES_DOT_TILE_H
 
-#include "backends/cpu/lanes/lane_parts.h"
+#include "backends/cpu/lanes/lanes.h"
 
 enum {
     DOT_SIDE = 4, /* vectors on each side */
@@ -19,23 +19,33 @@ enum {
 typedef float f32x4 __attribute__((vector_size(16)));
 typedef int32_t i32x4 __attribute__((vector_size(16)));
 
-/* The part's lanes of a[i] . b[j] for the four of a and TILE_B of b, to sums[i][j]. */
-static inline void dot_part(const float *const *a, const float *const *b, int64_t first, int64_t count,
-                            float (*sums)[DOT_SIDE][LANES]) {
-    lane_part partial[DOT_SIDE * TILE_B];
+static inline f32_piece f32_piece_load(const float *from) {
+    f32_piece value;
+    memcpy(&value, from, sizeof value);
+    return value;
+}
+
+static inline void f32_piece_store(float *to, f32_piece value) {
+    memcpy(to, &value, sizeof value);
+}
+
+/* The lanes of one piece of a[i] . b[j] for the four of a and TILE_B of b, to sums[i][j]. */
+static inline void dot_piece(const float *const *a, const float *const *b, int64_t first, int64_t count,
+                             float (*sums)[DOT_SIDE][LANES]) {
+    f32_piece partial[DOT_SIDE * TILE_B];
 #pragma GCC unroll 16
     for (int i = 0; i < DOT_SIDE * TILE_B; i++) {
-        partial[i] = (lane_part){0};
+        partial[i] = (f32_piece){0};
     }
     for (int64_t c = first; c < count; c += LANES) {
-        lane_part y[TILE_B];
+        f32_piece y[TILE_B];
 #pragma GCC unroll 4
         for (int j = 0; j < TILE_B; j++) {
-            y[j] = lane_part_load(b[j] + c);
+            y[j] = f32_piece_load(b[j] + c);
         }
 #pragma GCC unroll 4
         for (int i = 0; i < DOT_SIDE; i++) {
-            lane_part x = lane_part_load(a[i] + c);
+            f32_piece x = f32_piece_load(a[i] + c);
 #pragma GCC unroll 4
             for (int j = 0; j < TILE_B; j++) {
                 partial[i * TILE_B + j] += x * y[j];
@@ -44,11 +54,11 @@ static inline void dot_part(const float *const *a, const float *const *b, int64_
     }
 #pragma GCC unroll 16
     for (int i = 0; i < DOT_SIDE * TILE_B; i++) {
-        lane_part_store(sums[i / TILE_B][i % TILE_B] + first, partial[i]);
+        f32_piece_store(sums[i / TILE_B][i % TILE_B] + first, partial[i]);
     }
 }
 
-#if !defined(__AVX512F__)
+#ifndef __AVX512F__
 static inline f32x4 f32x4_load(const float *from) {
     f32x4 value;
     memcpy(&value, from, sizeof value);
@@ -59,7 +69,7 @@ static inline f32x4 f32x4_pair_sums(f32x4 a, f32x4 b) {
     return __builtin_shufflevector(a, b, 0, 2, 4, 6) + __builtin_shufflevector(a, b, 1, 3, 5, 7);
 }
 
-/* lanes_sum of four vectors, by the same tree on quarters of them. */
+/* lanes_sum of four vectors, by the same tree: on quarters, whose shuffles cost least. */
 static inline f32x4 dot_sum_four(float (*sums)[LANES]) {
     f32x4 each[DOT_SIDE];
 #pragma GCC unroll 4
@@ -76,12 +86,13 @@ static inline f32x4 dot_sum_four(float (*sums)[LANES]) {
 static inline void lanes_dot_tile(const float *const *a, const float *const *b, int64_t count, f32x4 *out) {
     float sums[DOT_SIDE][DOT_SIDE][LANES];
     for (int j = 0; j < DOT_SIDE; j += TILE_B) {
-        for (int part = 0; part < LANES; part += PART) {
-            dot_part(a, b + j, part, count, (float(*)[DOT_SIDE][LANES]) & sums[0][j]);
+        for (int lane = 0; lane < LANES; lane += PIECE_LANES) {
+            dot_piece(a, b + j, lane, count, (float(*)[DOT_SIDE][LANES]) & sums[0][j]);
         }
     }
-#if defined(__AVX512F__)
+#ifdef __AVX512F__
     f32x16 each[LANES];
+#pragma GCC unroll 16
     for (int i = 0; i < LANES; i++) {
         each[i] = lanes_load(sums[i / DOT_SIDE][i % DOT_SIDE]);
     }

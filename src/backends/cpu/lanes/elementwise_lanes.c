@@ -11,12 +11,13 @@ LANES_INLINE void combine_row_typed(enum dtype dtype, const struct moe_combine_a
     int64_t picks = args->routed.shape[1];
     int64_t width = args->routed.shape[2];
     for (int64_t i = 0; i < width; i += LANES) {
-        f32x16 sum = {0};
+        struct lanes_running sum = {0};
         for (int64_t k = 0; k < picks; k++) {
-            sum += lanes_read_left(dtype, args->routed.data, (row * picks + k) * width + i, width - i);
+            int64_t at = (row * picks + k) * width + i;
+            lanes_running_add(&sum, lanes_read_left(dtype, args->routed.data, at, width - i));
         }
-        sum += lanes_read_left(dtype, args->shared.data, row * width + i, width - i);
-        lanes_write_left(dtype, args->out.data, row * width + i, width - i, sum);
+        lanes_running_add(&sum, lanes_read_left(dtype, args->shared.data, row * width + i, width - i));
+        lanes_write_left(dtype, args->out.data, row * width + i, width - i, lanes_running_value(&sum));
     }
 }
 
@@ -36,8 +37,9 @@ LANES_INLINE void swiglu_row_typed(enum dtype dtype, const struct swiglu_args *a
     for (int64_t i = 0; i < width; i += LANES) {
         f32x16 gate = lanes_read_left(dtype, args->gate.data, row * width + i, width - i);
         f32x16 up = lanes_read_left(dtype, args->up.data, row * width + i, width - i);
-        gate = lanes_min(gate, clamp);
-        up = lanes_max(lanes_min(up, clamp), -clamp);
+        /* In this order a NaN comes through. */
+        gate = lanes_min(clamp, gate);
+        up = lanes_max(-clamp, lanes_min(clamp, up));
         lanes_write_left(dtype, args->out.data, row * width + i, width - i, gate * lanes_sigmoid(gate) * up);
     }
 }

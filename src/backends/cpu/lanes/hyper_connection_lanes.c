@@ -1,5 +1,5 @@
 /*
- * Residual streams: the collapse before a sublayer or the head, and the write-back.
+ * Residual streams: the collapse before a sublayer or the head.
  *
  * The products with the mix matrix are the work. Their sum over columns runs lane-wise inside chunks of
  * CHUNK_COLUMNS, then over the chunks in order, then over the lanes by the tree. Few tokens share out the
@@ -10,19 +10,18 @@
 #include "backends/cpu/lanes/lanes.h"
 #include "backends/cpu/lanes/lanes_entries.h"
 #include "backends/cpu/lanes/quantize_lanes.h"
-#include "backends/cpu/lanes/row_blocks_lanes.h"
 #include "ops/hyper_connection_head.h"
-#include "ops/hyper_connection_post.h"
 #include "ops/hyper_connection_pre.h"
+#include "ops/kernel_items.h"
 
 enum { STREAMS_MAX = HYPER_CONNECTION_STREAMS_MAX, MIXES_MAX = (2 + STREAMS_MAX) * STREAMS_MAX };
 enum { CHUNK_COLUMNS = 512, FEW_TOKENS = 8, BLOCK_TOKENS = 32 };
 
-/* A tile's sums stay in registers. */
+/* A tile's sums stay in registers, of which AVX-512 has twice as many. */
 #ifdef __AVX512F__
 enum { TILE_TOKENS = 4, TILE_ROWS = 6 };
 #else
-enum { TILE_TOKENS = 2, TILE_ROWS = 3 };
+enum { TILE_TOKENS = 2, TILE_ROWS = 4 };
 #endif
 
 /* What pre and head have in common. */
@@ -55,16 +54,16 @@ struct mix_part {
     int64_t sums_stride;
 };
 
-LANES_INLINE void add_tile_block(enum dtype dtype, int tokens, int rows, const struct mix_part *part,
-                                 int64_t first, int64_t left, f32x16 sums[TILE_TOKENS][TILE_ROWS]) {
-    f32x16 x[TILE_TOKENS];
+LANES_INLINE void add_tile_columns(enum dtype dtype, int tokens, int rows, const struct mix_part *part,
+                                   int64_t first, int64_t left, f32_piece sums[TILE_TOKENS][TILE_ROWS]) {
+    f32_piece x[TILE_TOKENS];
 #pragma GCC unroll 8
     for (int t = 0; t < tokens; t++) {
-        x[t] = lanes_read_left(dtype, part->streams + (size_t)t * part->token_bytes, first, left);
+        x[t] = lanes_read_piece(dtype, part->streams + (size_t)t * part->token_bytes, first, left);
     }
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++) {
-        f32x16 mix = lanes_read_left(DTYPE_F32, part->mix + r * part->columns, first, left);
+        f32_piece mix = lanes_read_piece(DTYPE_F32, part->mix + r * part->columns, first, left);
 #pragma GCC unroll 8
         for (int t = 0; t < tokens; t++) {
             sums[t][r] += mix * x[t];
@@ -72,22 +71,33 @@ LANES_INLINE void add_tile_block(enum dtype dtype, int tokens, int rows, const s
     }
 }
 
-LANES_INLINE void add_tile(enum dtype dtype, int tokens, int rows, const struct mix_part *part) {
-    f32x16 sums[TILE_TOKENS][TILE_ROWS] = {0};
-    int64_t whole = part->length - part->length % LANES;
-    for (int64_t i = 0; i < whole; i += LANES) {
-        add_tile_block(dtype, tokens, rows, part, i, LANES, sums);
+/* The lanes of one piece from `lane`. */
+LANES_INLINE void add_tile_piece(enum dtype dtype, int tokens, int rows, const struct mix_part *part,
+                                 int64_t lane) {
+    f32_piece sums[TILE_TOKENS][TILE_ROWS] = {0};
+    int64_t i = lane;
+    for (; i + PIECE_LANES <= part->length; i += LANES) {
+        add_tile_columns(dtype, tokens, rows, part, i, PIECE_LANES, sums);
     }
-    if (whole < part->length) {
-        add_tile_block(dtype, tokens, rows, part, whole, part->length - whole, sums);
+    if (i < part->length) {
+        add_tile_columns(dtype, tokens, rows, part, i, part->length - i, sums);
     }
 #pragma GCC unroll 8
     for (int t = 0; t < tokens; t++) {
 #pragma GCC unroll 8
         for (int r = 0; r < rows; r++) {
-            float *sum = part->sums + t * part->sums_stride + r * LANES;
-            lanes_store(sum, lanes_load(sum) + sums[t][r]);
+            float *to = part->sums + t * part->sums_stride + r * LANES + lane;
+            f32_piece sum;
+            memcpy(&sum, to, sizeof sum);
+            sum += sums[t][r];
+            memcpy(to, &sum, sizeof sum);
         }
+    }
+}
+
+LANES_INLINE void add_tile(enum dtype dtype, int tokens, int rows, const struct mix_part *part) {
+    for (int64_t lane = 0; lane < LANES; lane += PIECE_LANES) {
+        add_tile_piece(dtype, tokens, rows, part, lane);
     }
 }
 
@@ -110,12 +120,12 @@ LANES_INLINE void add_squares(enum dtype dtype, const struct mix_part *part, int
     for (int64_t t = 0; t < count; t++) {
         const char *streams = part->streams + (size_t)t * part->token_bytes;
         float *sum = part->sums + t * part->sums_stride + mix_rows * LANES;
-        f32x16 squares = {0};
+        struct lanes_running squares = {0};
         for (int64_t i = 0; i < part->length; i += LANES) {
             f32x16 x = lanes_read_left(dtype, streams, i, part->length - i);
-            squares += x * x;
+            lanes_running_add(&squares, x * x);
         }
-        lanes_store(sum, lanes_load(sum) + squares);
+        lanes_store(sum, lanes_load(sum) + lanes_running_value(&squares));
     }
 }
 
@@ -261,12 +271,13 @@ LANES_INLINE void collapse_token(enum dtype dtype, const struct collapse_args *a
     int64_t count = args->streams.shape[1];
     int64_t width = args->streams.shape[2];
     for (int64_t i = 0; i < width; i += LANES) {
-        f32x16 sum = {0};
+        struct lanes_running sum = {0};
         for (int64_t j = 0; j < count; j++) {
             int64_t at = (token * count + j) * width + i;
-            sum += gates[j * LANES] * lanes_read_left(dtype, args->streams.data, at, width - i);
+            lanes_running_add(&sum,
+                              gates[j * LANES] * lanes_read_left(dtype, args->streams.data, at, width - i));
         }
-        lanes_write_left(dtype, args->out.data, token * width + i, width - i, sum);
+        lanes_write_left(dtype, args->out.data, token * width + i, width - i, lanes_running_value(&sum));
     }
 }
 
@@ -417,53 +428,6 @@ static enum status run_head(const struct kernel_env *env, const void *arguments)
     return STATUS_OK;
 }
 
-/* Sixteen channels of all streams; `left` channels remain. */
-LANES_INLINE void post_channels(enum dtype dtype, int64_t count,
-                                const struct hyper_connection_post_args *args, int64_t row, int64_t channel,
-                                int64_t left) {
-    int64_t width = args->streams.shape[2];
-    const float *post = (const float *)args->post.data + row * count;
-    const float *comb = (const float *)args->comb.data + row * count * count;
-    int64_t first = row * count * width + channel;
-    f32x16 branch = lanes_read_left(dtype, args->branch.data, row * width + channel, left);
-    f32x16 streams[STREAMS_MAX];
-    for (int64_t j = 0; j < count; j++) {
-        streams[j] = lanes_read_left(dtype, args->streams.data, first + j * width, left);
-    }
-    for (int64_t k = 0; k < count; k++) {
-        f32x16 sum = {0};
-        for (int64_t j = 0; j < count; j++) {
-            sum += comb[j * count + k] * streams[j];
-        }
-        lanes_write_left(dtype, args->streams.data, first + k * width, left, sum + post[k] * branch);
-    }
-}
-
-LANES_INLINE void post_row_typed(enum dtype dtype, int64_t count,
-                                 const struct hyper_connection_post_args *args, int64_t row) {
-    int64_t width = args->streams.shape[2];
-    for (int64_t i = 0; i < width; i += LANES) {
-        post_channels(dtype, count, args, row, i, width - i);
-    }
-}
-
-static void post_row(const void *context, int64_t row, void *workspace) {
-    (void)workspace;
-    const struct hyper_connection_post_args *args = context;
-    if (args->streams.dtype == DTYPE_F32) {
-        post_row_typed(DTYPE_F32, args->streams.shape[1], args, row);
-    } else {
-        post_row_typed(DTYPE_BF16, args->streams.shape[1], args, row);
-    }
-}
-
-static enum status run_post(const struct kernel_env *env, const void *arguments) {
-    const struct hyper_connection_post_args *args = arguments;
-    int64_t row_bytes = 2 * tensor_row_elements(&args->streams) * (int64_t)dtype_bytes(args->streams.dtype);
-    lanes_for_each_row(env, args->streams.shape[0], row_bytes, post_row, args, NULL, 0);
-    return STATUS_OK;
-}
-
 const struct op_entry LANES_NAME(hyper_connection_pre) = {.op = OP_HYPER_CONNECTION_PRE,
                                                           LANES_ENTRY(hyper_connection_pre),
                                                           .modes = OP_MODE_BOTH,
@@ -476,7 +440,3 @@ const struct op_entry LANES_NAME(hyper_connection_head) = {.op = OP_HYPER_CONNEC
                                                            .run = run_head,
                                                            .workspace_bytes = head_workspace,
                                                            .can_run = can_run_head};
-const struct op_entry LANES_NAME(hyper_connection_post) = {.op = OP_HYPER_CONNECTION_POST,
-                                                           LANES_ENTRY(hyper_connection_post),
-                                                           .modes = OP_MODE_BOTH,
-                                                           .run = run_post};

@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#ifdef __AVX512F__
+#ifdef __AVX2__
 #include <immintrin.h>
 #endif
 
@@ -29,6 +29,7 @@ typedef float f32x16 __attribute__((vector_size(64)));
 typedef int32_t i32x16 __attribute__((vector_size(64)));
 typedef uint32_t u32x16 __attribute__((vector_size(64)));
 typedef uint16_t u16x16 __attribute__((vector_size(32)));
+typedef uint8_t u8x16 __attribute__((vector_size(16)));
 
 /* Lanes of one register. */
 #if defined(__AVX512F__)
@@ -146,20 +147,35 @@ static inline f32x16 lanes_min(f32x16 a, f32x16 b) {
     return lanes_select(lanes_less(a, b), a, b);
 }
 
-static inline f32x16 lanes_load_bf16(const void *from) {
-#ifdef __AVX512F__
-    /* One instruction where the generic conversion takes five. */
-    return (f32x16)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(from)), 16);
+/* One register of bf16 as floats: one instruction where the generic conversion takes several. */
+static inline f32_piece lanes_widen(u16_piece halves) {
+#if defined(__AVX512F__)
+    return (f32_piece)((u32_piece)_mm512_cvtepu16_epi32((__m256i)halves) << 16);
+#elif defined(__AVX2__)
+    return (f32_piece)((u32_piece)_mm256_cvtepu16_epi32((__m128i)halves) << 16);
 #else
+    return (f32_piece)(__builtin_convertvector(halves, u32_piece) << 16);
+#endif
+}
+
+/* To bf16: nearest, ties to even. A NaN stays a NaN. */
+static inline u16_piece lanes_narrow(f32_piece value) {
+    u32_piece bits = (u32_piece)value;
+    u32_piece rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
+    u32_piece is_nan = (u32_piece)(value != value);
+    u32_piece quiet = (bits >> 16) | 0x40u;
+    return __builtin_convertvector((is_nan & quiet) | (~is_nan & rounded), u16_piece);
+}
+
+static inline f32x16 lanes_load_bf16(const void *from) {
     u16_piece halves[PIECE_COUNT];
-    union u32_pieces bits;
+    union f32_pieces value;
     memcpy(halves, from, sizeof halves);
 #pragma GCC unroll 4
     for (int i = 0; i < PIECE_COUNT; i++) {
-        bits.piece[i] = __builtin_convertvector(halves[i], u32_piece);
+        value.piece[i] = lanes_widen(halves[i]);
     }
-    return lanes_from_bits(bits.whole << 16);
-#endif
+    return value.whole;
 }
 
 /* The lower halves of all lanes. */
@@ -173,13 +189,46 @@ static inline void lanes_store_halves(void *to, u32x16 value) {
     memcpy(to, halves, sizeof halves);
 }
 
-/* Nearest, ties to even. A NaN stays a NaN. */
 static inline void lanes_store_bf16(void *to, f32x16 value) {
-    u32x16 bits = lanes_bits(value);
-    u32x16 rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
-    u32x16 is_nan = (u32x16)lanes_is_nan(value);
-    u32x16 quiet = (bits >> 16) | 0x40u;
-    lanes_store_halves(to, (is_nan & quiet) | (~is_nan & rounded));
+    union f32_pieces from = {value};
+    u16_piece halves[PIECE_COUNT];
+#pragma GCC unroll 4
+    for (int i = 0; i < PIECE_COUNT; i++) {
+        halves[i] = lanes_narrow(from.piece[i]);
+    }
+    memcpy(to, halves, sizeof halves);
+}
+
+/* Elements of one register (F32 or BF16) from `index`, of which `left` remain: missing ones read as 0. */
+static inline f32_piece lanes_read_piece(enum dtype dtype, const void *data, int64_t index, int64_t left) {
+    f32_piece values = {0};
+    u16_piece halves = {0};
+    const void *from = (const char *)data + (size_t)index * (dtype == DTYPE_F32 ? 4 : 2);
+    if (dtype == DTYPE_F32 && left >= PIECE_LANES) {
+        memcpy(&values, from, sizeof values);
+    } else if (dtype == DTYPE_F32) {
+        memcpy(&values, from, (size_t)left * sizeof values[0]);
+    } else if (left >= PIECE_LANES) {
+        memcpy(&halves, from, sizeof halves);
+    } else {
+        memcpy(&halves, from, (size_t)left * sizeof halves[0]);
+    }
+    return dtype == DTYPE_F32 ? values : lanes_widen(halves);
+}
+
+static inline void lanes_write_piece(enum dtype dtype, void *data, int64_t index, int64_t left,
+                                     f32_piece values) {
+    void *to = (char *)data + (size_t)index * (dtype == DTYPE_F32 ? 4 : 2);
+    u16_piece halves = lanes_narrow(values);
+    if (dtype == DTYPE_F32 && left >= PIECE_LANES) {
+        memcpy(to, &values, sizeof values);
+    } else if (dtype == DTYPE_F32) {
+        memcpy(to, &values, (size_t)left * sizeof values[0]);
+    } else if (left >= PIECE_LANES) {
+        memcpy(to, &halves, sizeof halves);
+    } else {
+        memcpy(to, &halves, (size_t)left * sizeof halves[0]);
+    }
 }
 
 /* Sixteen elements of an activation (F32 or BF16) at element `index`. */
@@ -218,6 +267,39 @@ static inline void lanes_write_part(enum dtype dtype, void *data, int64_t index,
     } else {
         lanes_store_bf16(halves, value);
         memcpy((uint16_t *)data + index, halves, (size_t)count * sizeof *halves);
+    }
+}
+
+/*
+ * A value that a loop carries. In a plain f32x16 it would go through memory in small parts where registers
+ * are narrower.
+ */
+struct lanes_running {
+    f32_piece piece[PIECE_COUNT];
+};
+
+static inline f32x16 lanes_running_value(const struct lanes_running *running) {
+    union f32_pieces value;
+#pragma GCC unroll 4
+    for (int i = 0; i < PIECE_COUNT; i++) {
+        value.piece[i] = running->piece[i];
+    }
+    return value.whole;
+}
+
+static inline void lanes_running_set(struct lanes_running *running, f32x16 value) {
+    union f32_pieces from = {value};
+#pragma GCC unroll 4
+    for (int i = 0; i < PIECE_COUNT; i++) {
+        running->piece[i] = from.piece[i];
+    }
+}
+
+static inline void lanes_running_add(struct lanes_running *running, f32x16 term) {
+    union f32_pieces from = {term};
+#pragma GCC unroll 4
+    for (int i = 0; i < PIECE_COUNT; i++) {
+        running->piece[i] += from.piece[i];
     }
 }
 
@@ -324,15 +406,16 @@ static inline float lanes_largest(f32x16 value) {
 
 /* sum a[i] * b[i]: lane i mod 16 sums in order of i, then lanes_sum. */
 static inline float lanes_dot(const float *a, const float *b, int64_t count) {
-    f32x16 sum = {0};
+    struct lanes_running sum = {0};
     int64_t i = 0;
     for (; i + LANES <= count; i += LANES) {
-        sum += lanes_load(a + i) * lanes_load(b + i);
+        lanes_running_add(&sum, lanes_load(a + i) * lanes_load(b + i));
     }
     if (i < count) {
-        sum += lanes_read_part(DTYPE_F32, a, i, count - i) * lanes_read_part(DTYPE_F32, b, i, count - i);
+        lanes_running_add(&sum, lanes_read_part(DTYPE_F32, a, i, count - i) *
+                                    lanes_read_part(DTYPE_F32, b, i, count - i));
     }
-    return lanes_sum(sum);
+    return lanes_sum(lanes_running_value(&sum));
 }
 
 /* exp(x) within 2 ULP; 0 below -87.3, infinity above 88.7. */

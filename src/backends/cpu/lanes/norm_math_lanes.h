@@ -15,12 +15,12 @@
  */
 LANES_INLINE void lanes_norm_row(enum dtype dtype, void *out, const void *x, int64_t first, int64_t width,
                                  const struct weight *weight, float epsilon) {
-    f32x16 squares = {0};
+    struct lanes_running squares = {0};
     for (int64_t i = 0; i < width; i += LANES) {
         f32x16 value = lanes_read_left(dtype, x, first + i, width - i);
-        squares += value * value;
+        lanes_running_add(&squares, value * value);
     }
-    float factor = 1.0f / sqrtf(lanes_sum(squares) / (float)width + epsilon);
+    float factor = 1.0f / sqrtf(lanes_sum(lanes_running_value(&squares)) / (float)width + epsilon);
     for (int64_t i = 0; i < width; i += LANES) {
         f32x16 value = lanes_read_left(dtype, x, first + i, width - i) * factor;
         if (weight != NULL) {

@@ -46,11 +46,13 @@ LANES_INLINE f32x16 lanes_magnitude(f32x16 value) {
 
 /* max |x[i]| over `count` elements from `first`; a NaN counts as 0. */
 LANES_INLINE float lanes_largest_magnitude(enum dtype dtype, const void *x, int64_t first, int64_t count) {
-    f32x16 largest = {0};
+    struct lanes_running running = {0};
     for (int64_t i = 0; i < count; i += LANES) {
+        f32x16 magnitude = lanes_magnitude(lanes_read_left(dtype, x, first + i, count - i));
         /* The comparison fails for a NaN and keeps the second operand. */
-        largest = lanes_max(lanes_magnitude(lanes_read_left(dtype, x, first + i, count - i)), largest);
+        lanes_running_set(&running, lanes_max(magnitude, lanes_running_value(&running)));
     }
+    f32x16 largest = lanes_running_value(&running);
     largest = lanes_max(largest, lanes_swap_8(largest));
     largest = lanes_max(largest, lanes_swap_4(largest));
     largest = lanes_max(largest, lanes_swap_2(largest));

@@ -126,25 +126,25 @@ static float make_probabilities(const struct item *item, float sink, float *logi
     return lanes_sum(sum) + lanes_exp(lanes_splat(sink - shift))[0];
 }
 
-/* Adds the block's keys, `parts` registers of channels from `channel`, to the sums of four heads. */
+/* Adds the block's keys, `pieces` registers of channels from `channel`, to the sums of four heads. */
 static inline __attribute__((always_inline)) void
-add_values(const struct item *item, int64_t first, int64_t count, int64_t head, int64_t channel, int parts) {
-    lane_part sums[DOT_SIDE][TILE_B];
+add_values(const struct item *item, int64_t first, int64_t count, int64_t head, int64_t channel, int pieces) {
+    f32_piece sums[DOT_SIDE][TILE_B];
     const float *weights[DOT_SIDE];
 #pragma GCC unroll 4
     for (int h = 0; h < DOT_SIDE; h++) {
         weights[h] = item->logits + clamp_head(item, head + h) * item->key_stride + first;
 #pragma GCC unroll 4
-        for (int p = 0; p < parts; p++) {
-            sums[h][p] = lane_part_load(item->queries + clamp_head(item, head + h) * item->stride + channel +
-                                        p * PART);
+        for (int p = 0; p < pieces; p++) {
+            sums[h][p] = f32_piece_load(item->queries + clamp_head(item, head + h) * item->stride + channel +
+                                        p * PIECE_LANES);
         }
     }
     for (int64_t n = 0; n < count; n++) {
         const float *key = item->block[n] + channel;
 #pragma GCC unroll 4
-        for (int p = 0; p < parts; p++) {
-            lane_part value = lane_part_load(key + p * PART);
+        for (int p = 0; p < pieces; p++) {
+            f32_piece value = f32_piece_load(key + p * PIECE_LANES);
 #pragma GCC unroll 4
             for (int h = 0; h < DOT_SIDE; h++) {
                 sums[h][p] += value * weights[h][n];
@@ -154,9 +154,10 @@ add_values(const struct item *item, int64_t first, int64_t count, int64_t head, 
 #pragma GCC unroll 4
     for (int h = 0; h < DOT_SIDE; h++) {
 #pragma GCC unroll 4
-        for (int p = 0; p < parts; p++) {
+        for (int p = 0; p < pieces; p++) {
             if (head + h < item->head_count) {
-                lane_part_store(item->queries + (head + h) * item->stride + channel + p * PART, sums[h][p]);
+                f32_piece_store(item->queries + (head + h) * item->stride + channel + p * PIECE_LANES,
+                                sums[h][p]);
             }
         }
     }
@@ -166,10 +167,10 @@ add_values(const struct item *item, int64_t first, int64_t count, int64_t head, 
 static void make_values(const struct item *item, int64_t first, int64_t count) {
     for (int64_t h = 0; h < item->head_count; h += DOT_SIDE) {
         int64_t c = 0;
-        for (; c + TILE_B * PART <= item->stride; c += TILE_B * PART) {
+        for (; c + TILE_B * PIECE_LANES <= item->stride; c += TILE_B * PIECE_LANES) {
             add_values(item, first, count, h, c, TILE_B);
         }
-        for (; c < item->stride; c += PART) {
+        for (; c < item->stride; c += PIECE_LANES) {
             add_values(item, first, count, h, c, 1);
         }
     }
