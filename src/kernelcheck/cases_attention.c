@@ -2,7 +2,6 @@
  * Indexer and attention. Shapes: width, outer = heads, plain = channels kept in bf16, limit = entries that a
  * selection holds, window, ratio.
  */
-#include <stdlib.h>
 
 #include "kernelcheck/case_families.h"
 #include "kernelcheck/case_random.h"

@@ -3,7 +3,7 @@
  * route_experts: is_variant routes by a table of `inner` rows whose type is scale_dtype, is_f32 scores by
  * sigmoid, is_in_place leaves the bias out.
  */
-#include <stdlib.h>
+#include <math.h>
 #include <string.h>
 
 #include "kernelcheck/case_families.h"
@@ -204,24 +204,81 @@ static enum status add_table(struct kernel_case *kernel_case, struct tensor *out
     return STATUS_OK;
 }
 
+static float selection_key(const struct case_shape *shape, float logit, const float *bias, int64_t expert) {
+    double z = logit;
+    double score = shape->is_f32 ? 1.0 / (1.0 + exp(-z)) : sqrt(z > 20.0 ? z : log1p(exp(z)));
+    return (float)score + (bias == NULL ? 0.0f : bias[expert]);
+}
+
+/*
+ * Whether rounding could swap two picks: keys that are close, but not equal because their inputs are. Experts
+ * beyond the picks count if they come near the last of them.
+ */
+static bool is_ambiguous(const struct case_shape *shape, const float *logits, const float *bias) {
+    const float margin = 1e-5f;
+    for (int64_t e = 0; e < shape->experts; e++) {
+        float key = selection_key(shape, logits[e], bias, e);
+        int64_t better_count = 0;
+        bool is_close = false;
+        for (int64_t other = 0; other < shape->experts; other++) {
+            float distance = selection_key(shape, logits[other], bias, other) - key;
+            bool is_tie = logits[other] == logits[e] && (bias == NULL || bias[other] == bias[e]);
+            better_count += distance > margin;
+            is_close = is_close || (!is_tie && fabsf(distance) <= margin);
+        }
+        if (is_close && better_count < shape->picks) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Draws the logits of each row until they leave no doubt about the picks, so that these can be exact. */
+static enum status add_logits(struct kernel_case *kernel_case, const float *bias, struct tensor *out) {
+    enum { DRAWS_MAX = 20, DRAW_IDS = 50 };
+    const struct case_shape *shape = kernel_case->shape;
+    struct case_tensor logits;
+    TRY(case_add_rows(kernel_case, 1, DTYPE_F32, CASE_SAME_SIZE, 0, shape->experts, &logits));
+    float *image = case_operand_image(kernel_case, logits.operand);
+    for (int64_t row = 0; row < kernel_case->plan.row_count; row++, image += shape->experts) {
+        int32_t position;
+        const struct case_segment *segment = case_plan_row(&kernel_case->plan, row, &position);
+        for (unsigned draw = 0; draw < DRAWS_MAX && is_ambiguous(shape, image, bias); draw++) {
+            case_row_values(kernel_case, DRAW_IDS + draw, segment->sequence, position, CASE_SAME_SIZE, image,
+                            shape->experts);
+        }
+    }
+    *out = logits.tensor;
+    return STATUS_OK;
+}
+
+/* The bias, and its values in the case's arena. */
+static enum status add_bias(struct kernel_case *kernel_case, const struct weight **out,
+                            const float **values) {
+    struct weight bias;
+    size_t bytes = (size_t)kernel_case->shape->experts * sizeof(float);
+    TRY(case_add_plain(kernel_case, 2, DTYPE_F32, 1, kernel_case->shape->experts, 1.0f, &bias));
+    *out = case_keep(kernel_case, &bias, sizeof bias);
+    *values = case_keep(kernel_case, case_operand_image(kernel_case, kernel_case->operand_count - 1), bytes);
+    CHECK_MEMORY(*out);
+    CHECK_MEMORY(*values);
+    return STATUS_OK;
+}
+
 static enum status build_route_experts(struct kernel_case *kernel_case) {
     const struct case_shape *shape = kernel_case->shape;
     struct route_experts_args *args = &kernel_case->args.route_experts;
-    struct case_tensor logits;
-    struct weight bias;
-    TRY(case_add_rows(kernel_case, 1, DTYPE_F32, CASE_SAME_SIZE, 0, shape->experts, &logits));
+    const float *bias = NULL;
     if (!shape->is_in_place) {
-        TRY(case_add_plain(kernel_case, 2, DTYPE_F32, 1, shape->experts, 1.0f, &bias));
-        args->bias = case_keep(kernel_case, &bias, sizeof bias);
-        CHECK_MEMORY(args->bias);
+        TRY(add_bias(kernel_case, &args->bias, &bias));
     }
+    TRY(add_logits(kernel_case, bias, &args->logits));
     if (shape->is_variant) {
         TRY(add_table(kernel_case, &args->table));
         args->token_ids = kernel_case->batch.token_ids;
     }
     TRY(case_add_result(kernel_case, DTYPE_I32, 0, shape->picks, &exact, &args->experts));
     TRY(case_add_result(kernel_case, DTYPE_F32, 0, shape->picks, &weight_tolerance, &args->weights));
-    args->logits = logits.tensor;
     args->score = shape->is_f32 ? ROUTE_SCORE_SIGMOID : ROUTE_SCORE_SQRT_SOFTPLUS;
     args->scaling = 1.5f;
     return STATUS_OK;

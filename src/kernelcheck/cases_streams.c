@@ -6,12 +6,12 @@
 
 static const struct tolerance out_tolerances[NUMERICS_COUNT] = {
     {TOLERANCE_NMSE, 1e-11, 1e-9, "fp32 sums and gates against double"},
-    {TOLERANCE_NMSE, 1e-6, 2e-5, "the fp32 error flips the rounding to bf16 of a few elements"},
+    {TOLERANCE_NMSE, 1e-6, 1e-4, "the fp32 error flips the rounding to bf16 of a few elements"},
 };
 static const struct tolerance gate_tolerance = {TOLERANCE_NMSE, 1e-10, 1e-8,
                                                 "fp32 sums, an exponential and its normalisation"};
 static const struct tolerance post_tolerances[NUMERICS_COUNT] = {
-    {TOLERANCE_ULP, 8, 0.25, "an fp32 sum of one term a stream, which can cancel"},
+    {TOLERANCE_ULP, 16, 0.25, "an fp32 sum of one term a stream, which can cancel"},
     {TOLERANCE_ULP, 1, 0.25, "the fp32 error flips the rounding to bf16 of a few elements"},
 };
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { BF16_MANTISSA_BITS = 7, F32_MANTISSA_BITS = 23, FEW_COLUMNS = 8 };
+enum { BF16_MANTISSA_BITS = 7, F32_MANTISSA_BITS = 23, FEW_COLUMNS = 8, MEAN_ELEMENTS = 256 };
 
 /* Squared error below which nothing is wrong: (1e-30)^2, far below what an activation can hold. */
 static const double ENERGY_FLOOR = 1e-60;
@@ -122,9 +122,8 @@ static bool holds_by_energy(const struct tolerance *tolerance, const struct comp
         }
     }
     bool is_near = !(worst->measure > tolerance->floor);
-    if (count > 0 && !(sum / (double)count <= tolerance->limit)) {
-        /* One row alone may stray further than the mean of many. */
-        is_near = is_near && count < FEW_COLUMNS;
+    if (count * rows->columns >= MEAN_ELEMENTS) {
+        is_near = is_near && sum / (double)count <= tolerance->limit;
     }
     return is_near;
 }

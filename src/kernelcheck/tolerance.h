@@ -4,7 +4,7 @@
  * EXACT: the same bytes. ULP: each element within `limit` units in the last place of its type; an element
  * smaller than `floor` times the row's largest counts as that large, because a sum that cancels keeps the
  * error of its terms. NMSE: squared error over squared reference, within `limit` on average over a case's
- * rows and within `floor` in each row.
+ * rows (if they have enough elements for a mean) and within `floor` in each row.
  */
 #ifndef SLUICE_KERNELCHECK_TOLERANCE_H
 #define SLUICE_KERNELCHECK_TOLERANCE_H

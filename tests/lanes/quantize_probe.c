@@ -1,26 +1,30 @@
 /* Compiled once per instruction set, as the kernels are. */
 #include "lanes/quantize_probe.h"
 
+#include "backends/cpu/lanes/lanes.h"
 #include "backends/cpu/lanes/quantize_lanes.h"
 
+/* Applies a function of one piece to sixteen values. */
+#define MAP_PIECES(function, x, out, type)                                                         \
+    for (int i = 0; i < LANES; i += PIECE_LANES) {                                                 \
+        type result = __builtin_convertvector(function(piece_read(DTYPE_F32, x, i, LANES)), type); \
+        memcpy(out + i, &result, sizeof result);                                                   \
+    }
+
 static void e4m3_round(const float *x, float *out) {
-    lanes_store(out, lanes_e4m3_round(lanes_load(x)));
+    MAP_PIECES(piece_e4m3_round, x, out, f32_piece)
 }
 
 static void e2m1_round(const float *x, float *out) {
-    lanes_store(out, lanes_e2m1_round(lanes_load(x)));
-}
-
-static void store_codes(u32x16 codes, uint8_t *out) {
-    lanes_store_bytes(out, codes, LANES);
+    MAP_PIECES(piece_e2m1_round, x, out, f32_piece)
 }
 
 static void e4m3_encode_codes(const float *x, uint8_t *out) {
-    store_codes(lanes_e4m3_encode(lanes_load(x)), out);
+    MAP_PIECES(piece_e4m3_encode, x, out, u8_piece)
 }
 
 static void e2m1_encode_codes(const float *x, uint8_t *out) {
-    store_codes(lanes_e2m1_encode(lanes_load(x)), out);
+    MAP_PIECES(piece_e2m1_encode, x, out, u8_piece)
 }
 
 #define PROBE_PASTE(isa) quantize_probe_##isa

@@ -248,6 +248,7 @@ static void shorten(const struct sluice_engine *engine, const char *name, struct
         .pool = engine->pool,
         .states = &out->engine.states,
         .numerics = NUMERICS_IDEAL,
+        .cpu_features = "auto",
         .row_limit = ROUND_ROWS,
         .segment_limit = 1,
         .logit_row_limit = ROUND_ROWS,

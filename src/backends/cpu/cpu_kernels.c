@@ -8,9 +8,7 @@
 
 static const struct kernel_list *const lists[] = {
 #if defined(__x86_64__)
-    &kernels_avx512_bf16,
-    &kernels_lanes_avx512,
-    &kernels_lanes_avx2,
+    &kernels_amx_bf16,       &kernels_avx512_bf16, &kernels_lanes_avx512, &kernels_lanes_avx2,
 #endif
     &kernels_lanes_portable,
 };

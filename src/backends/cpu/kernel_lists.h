@@ -18,5 +18,6 @@ extern const struct kernel_list kernels_lanes_portable;
 extern const struct kernel_list kernels_lanes_avx2;
 extern const struct kernel_list kernels_lanes_avx512;
 extern const struct kernel_list kernels_avx512_bf16;
+extern const struct kernel_list kernels_amx_bf16;
 
 #endif

@@ -1,8 +1,7 @@
 /*
  * State rows to bf16, in channel order (KV rows) or in the order of weight_decode.h (index rows).
  *
- * What FP8 and FP4 rows hold is exact in bf16. Rows whose codes or scales are out of the fast range (NaN,
- * infinities) take row_decode.
+ * What FP8 and FP4 rows hold is exact in bf16. KV rows with NaN codes or scales take row_decode.
  */
 #ifndef SLUICE_BACKENDS_CPU_AVX512_BF16_BF16_DECODE_H
 #define SLUICE_BACKENDS_CPU_AVX512_BF16_BF16_DECODE_H
@@ -56,28 +55,27 @@ static inline void bf16_decode_kv_row(const struct fp8_table *table, const struc
     }
 }
 
-/* One FP4 row, [width] bf16: of each chunk the even channels, then the odd ones. `floats`: scratch of
- * [width]. */
+/*
+ * One FP4 row, [width] bf16: of each chunk the even channels, then the odd ones. With a NaN scale all are 0:
+ * that scores what the ReLU makes of a NaN.
+ */
 static inline void bf16_decode_index_row(__m512i table, const struct row_layout *layout,
-                                         const unsigned char *row, float *floats, uint16_t *out) {
+                                         const unsigned char *row, uint16_t *out) {
     const unsigned char *scales = row + layout->width / 2;
-    bool is_special = false;
+    bool is_broken = false;
     for (int64_t i = 0; i < layout->width; i += CHUNK) {
         uint16_t lowered[2];
         for (int group = 0; group < 2; group++) {
             int scale = scales[i / ACT4_BLOCK + group];
-            is_special |= scale == 0 || scale > FP4_SCALE_LARGEST;
+            is_broken |= scale > FP4_SCALE_LARGEST;
             lowered[group] = (uint16_t)((FP4_SCALE_LARGEST - scale) << BF16_EXPONENT_SHIFT);
         }
         struct bf16_chunk chunk = fp4_decode(table, row + i / 2, ~(__mmask32)0, fp4_spread_lowered(lowered));
         _mm512_storeu_si512(out + i, chunk.first);
         _mm512_storeu_si512(out + i + CHUNK / 2, chunk.second);
     }
-    if (is_special) {
-        row_decode(layout, row, floats);
-        for (int64_t i = 0; i < layout->width; i++) {
-            out[i / CHUNK * CHUNK + i % CHUNK / 2 + i % 2 * (CHUNK / 2)] = bf16_encode(floats[i]);
-        }
+    if (is_broken) {
+        memset(out, 0, (size_t)layout->width * sizeof *out);
     }
 }
 

@@ -26,7 +26,6 @@ struct scratch {
     uint16_t *panel;   /* decoded keys: [INDEXER_BLOCK_ENTRIES][width], in the order of weight_decode.h */
     uint32_t *queries; /* of one row: [heads / 16][width / 2][16] pairs of channels in the same order */
     float *weights;    /* [heads] */
-    float *floats;     /* [width] */
 };
 
 /* Lays the scratch out from `memory`; returns its bytes. */
@@ -41,9 +40,7 @@ static size_t lay_out(const struct indexer_select_args *args, void *memory, stru
     scratch->queries = (uint32_t *)at;
     at += heads * width / 2 * sizeof *scratch->queries;
     scratch->weights = (float *)at;
-    at += heads * sizeof *scratch->weights;
-    scratch->floats = (float *)at;
-    return at + width * sizeof *scratch->floats - (uintptr_t)memory;
+    return at + heads * sizeof *scratch->weights - (uintptr_t)memory;
 }
 
 /* Lays one head's query by pairs of channels: 0 and 2, 4 and 6, ..., then 1 and 3, ... of each chunk. */
@@ -95,8 +92,7 @@ static void decode_panel(const struct indexer_select_args *args, const struct in
     __m512i table = fp4_table_load();
     for (int64_t j = 0; j < block->entry_count; j++) {
         const unsigned char *row = state_rows_at(&args->keys, block->slot, block->first_entry + j);
-        bf16_decode_index_row(table, &args->keys.layout, row, scratch->floats,
-                              scratch->panel + j * scratch->width);
+        bf16_decode_index_row(table, &args->keys.layout, row, scratch->panel + j * scratch->width);
     }
     /* Tiles of keys reach past the last one. */
     for (int64_t j = block->entry_count; j % KEYS != 0; j++) {

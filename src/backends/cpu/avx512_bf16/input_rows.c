@@ -38,7 +38,7 @@ static float largest_magnitude(const uint16_t *row, int64_t count) {
 
 /*
  * e4m3 rounding of sixteen floats at a scale of 1, exactly as e4m3_encode followed by e4m3_decode: to nearest
- * even with three bits of mantissa, in steps of 2^-9 below 2^-6, clamped to 448.
+ * even with three bits of mantissa, in steps of 2^-9 below 2^-6, clamped to 448; a NaN stays one.
  */
 static __m512 round_e4m3(__m512 x) {
     const __m512i sign_bit = _mm512_set1_epi32((int)0x80000000u);
@@ -53,6 +53,8 @@ static __m512 round_e4m3(__m512 x) {
     __m512 small = _mm512_sub_ps(_mm512_add_ps(_mm512_castsi512_ps(magnitude), step), step);
     __mmask16 is_small = _mm512_cmplt_epu32_mask(magnitude, _mm512_set1_epi32(0x3C800000)); /* 2^-6 */
     __m512i rounded = _mm512_mask_mov_epi32(normal, is_small, _mm512_castps_si512(small));
+    __mmask16 is_nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+    rounded = _mm512_mask_mov_epi32(rounded, is_nan, magnitude);
     return _mm512_castsi512_ps(_mm512_or_si512(rounded, sign));
 }
 
@@ -103,4 +105,14 @@ void input_row_pack(enum weight_format format, bool rounds, const uint16_t *row,
         }
         store_chunk(format, a, b, packed + i);
     }
+}
+
+size_t input_row_packed_bytes(int64_t columns) {
+    return (size_t)input_row_stride(columns) * sizeof(uint16_t);
+}
+
+void input_row_pack_for(const struct weight *weight, bool rounds, enum dtype dtype, const void *row,
+                        void *packed) {
+    (void)dtype; /* the entries' can_run admits BF16 alone */
+    input_row_pack(weight->format, rounds, row, weight->columns, packed);
 }

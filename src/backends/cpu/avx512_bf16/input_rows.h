@@ -6,6 +6,7 @@
 #define SLUICE_BACKENDS_CPU_AVX512_BF16_INPUT_ROWS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "tensor/weight.h"
@@ -19,5 +20,10 @@ int64_t input_row_stride(int64_t columns);
  */
 void input_row_pack(enum weight_format format, bool rounds, const uint16_t *row, int64_t columns,
                     uint16_t *packed);
+
+/* The same as matrix_kernel.packed_bytes and .pack; the row's type is BF16. */
+size_t input_row_packed_bytes(int64_t columns);
+void input_row_pack_for(const struct weight *weight, bool rounds, enum dtype dtype, const void *row,
+                        void *packed);
 
 #endif

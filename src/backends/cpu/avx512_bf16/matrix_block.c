@@ -350,8 +350,7 @@ static struct block make_block(const struct weight *weight, void *scratch) {
 }
 
 void matrix_block_multiply(const struct weight *weight, int64_t first_row, int64_t row_count,
-                           const void *inputs, int64_t count, void *scratch,
-                           const struct matrix_sink *sink) {
+                           const void *inputs, int64_t count, void *scratch, const struct matrix_sink *sink) {
     struct block block = make_block(weight, scratch);
     for (int64_t first = 0; first < row_count && count <= FEW_INPUTS; first += ROWS) {
         int64_t rows = row_count - first < ROWS ? row_count - first : ROWS;
@@ -364,4 +363,11 @@ void matrix_block_multiply(const struct weight *weight, int64_t first_row, int64
         fill_panel(&block, first_row, row_count);
         multiply_panel(&block, first_row, row_count, inputs, count, sink);
     }
+}
+
+const uint16_t *matrix_block_decode(const struct weight *weight, int64_t first_row, int64_t row_count,
+                                    void *scratch) {
+    struct block block = make_block(weight, scratch);
+    fill_panel(&block, first_row, row_count);
+    return block.panel;
 }

@@ -19,4 +19,12 @@ size_t matrix_block_scratch_bytes(int64_t columns);
 void matrix_block_multiply(const struct weight *weight, int64_t first_row, int64_t row_count,
                            const void *inputs, int64_t count, void *scratch, const struct matrix_sink *sink);
 
+/*
+ * Decodes rows first_row.. (at most MATRIX_BLOCK_ROWS) to bf16 in the column order of the weight's format:
+ * (rows rounded up to 16, input_row_stride) at the start of `scratch`, padding rows and columns zero. For
+ * kernels that multiply in another way.
+ */
+const uint16_t *matrix_block_decode(const struct weight *weight, int64_t first_row, int64_t row_count,
+                                    void *scratch);
+
 #endif

@@ -12,8 +12,8 @@
 #include "backends/cpu/lanes/row_blocks_lanes.h"
 #include "backends/cpu/lanes/row_encode_lanes.h"
 
-/* Channels that one walk over the positions takes at once. */
-enum { POOL_VECTORS = 4 };
+/* Channels that one walk over the positions takes at once, in pieces. */
+enum { POOL_PIECES = 4 };
 
 /* The positions first..last that one entry pools; those before block_start belong to the earlier block. */
 struct pool_span {
@@ -33,55 +33,54 @@ static const float *values_at(const struct pool_span *span, int64_t position, in
     return (const float *)row + own_offset + channel;
 }
 
-/* Softmax-weighted sums of 16 * vectors channels, of which `left` remain. */
-LANES_INLINE void pool_channels(const struct pool_span *span, int vectors, int64_t channel, int64_t left,
-                                f32x16 *out) {
-    struct lanes_running largest[POOL_VECTORS];
-    struct lanes_running weights[POOL_VECTORS] = {0};
-    struct lanes_running sums[POOL_VECTORS] = {0};
+/* Softmax-weighted sums of `pieces` pieces of channels, of which `left` remain. */
+LANES_INLINE void pool_channels(const struct pool_span *span, int pieces, int64_t channel, int64_t left,
+                                f32_piece *out) {
+    f32_piece largest[POOL_PIECES];
+    f32_piece weights[POOL_PIECES] = {0};
+    f32_piece sums[POOL_PIECES] = {0};
 #pragma GCC unroll 4
-    for (int v = 0; v < vectors; v++) {
-        lanes_running_set(&largest[v], lanes_splat(-INFINITY));
+    for (int p = 0; p < pieces; p++) {
+        largest[p] = piece_splat(-INFINITY);
     }
     for (int64_t position = span->first; position <= span->last; position++) {
         const float *scores = values_at(span, position, channel) + span->raw_width;
 #pragma GCC unroll 4
-        for (int v = 0; v < vectors; v++) {
-            f32x16 score = lanes_read_left(DTYPE_F32, scores, v * LANES, left);
-            lanes_running_set(&largest[v], lanes_max(score, lanes_running_value(&largest[v])));
+        for (int p = 0; p < pieces; p++) {
+            largest[p] = piece_max(piece_read(DTYPE_F32, scores, p * PIECE_LANES, left), largest[p]);
         }
     }
     for (int64_t position = span->first; position <= span->last; position++) {
         const float *values = values_at(span, position, channel);
         const float *scores = values + span->raw_width;
 #pragma GCC unroll 4
-        for (int v = 0; v < vectors; v++) {
-            f32x16 score = lanes_read_left(DTYPE_F32, scores, v * LANES, left);
-            f32x16 weight = lanes_exp(score - lanes_running_value(&largest[v]));
-            lanes_running_add(&weights[v], weight);
-            lanes_running_add(&sums[v], weight * lanes_read_left(DTYPE_F32, values, v * LANES, left));
+        for (int p = 0; p < pieces; p++) {
+            f32_piece score = piece_read(DTYPE_F32, scores, p * PIECE_LANES, left);
+            f32_piece weight = piece_exp(score - largest[p]);
+            weights[p] += weight;
+            sums[p] += weight * piece_read(DTYPE_F32, values, p * PIECE_LANES, left);
         }
     }
 #pragma GCC unroll 4
-    for (int v = 0; v < vectors; v++) {
-        out[v] = lanes_running_value(&sums[v]) / lanes_running_value(&weights[v]);
+    for (int p = 0; p < pieces; p++) {
+        out[p] = sums[p] / weights[p];
     }
 }
 
 LANES_INLINE void pool_entry(enum dtype dtype, const struct pool_span *span, void *entry) {
     int64_t width = span->args->width;
     int64_t i = 0;
-    for (; i + POOL_VECTORS * LANES <= width; i += POOL_VECTORS * LANES) {
-        f32x16 pooled[POOL_VECTORS];
-        pool_channels(span, POOL_VECTORS, i, LANES * POOL_VECTORS, pooled);
-        for (int v = 0; v < POOL_VECTORS; v++) {
-            lanes_write(dtype, entry, i + v * LANES, pooled[v]);
+    for (; i + POOL_PIECES * PIECE_LANES <= width; i += POOL_PIECES * PIECE_LANES) {
+        f32_piece pooled[POOL_PIECES];
+        pool_channels(span, POOL_PIECES, i, PIECE_LANES, pooled);
+        for (int p = 0; p < POOL_PIECES; p++) {
+            piece_write(dtype, entry, i + p * PIECE_LANES, PIECE_LANES, pooled[p]);
         }
     }
-    for (; i < width; i += LANES) {
-        f32x16 pooled;
+    for (; i < width; i += PIECE_LANES) {
+        f32_piece pooled;
         pool_channels(span, 1, i, width - i, &pooled);
-        lanes_write_left(dtype, entry, i, width - i, pooled);
+        piece_write(dtype, entry, i, width - i, pooled);
     }
 }
 

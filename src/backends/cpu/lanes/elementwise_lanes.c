@@ -1,7 +1,6 @@
 /* Sums and gates of rows. */
 #include "backends/cpu/lanes/lanes.h"
 #include "backends/cpu/lanes/lanes_entries.h"
-#include "backends/cpu/lanes/quantize_lanes.h"
 #include "backends/cpu/lanes/row_blocks_lanes.h"
 #include "ops/add_broadcast.h"
 #include "ops/moe_combine.h"
@@ -10,14 +9,14 @@
 LANES_INLINE void combine_row_typed(enum dtype dtype, const struct moe_combine_args *args, int64_t row) {
     int64_t picks = args->routed.shape[1];
     int64_t width = args->routed.shape[2];
-    for (int64_t i = 0; i < width; i += LANES) {
-        struct lanes_running sum = {0};
+    for (int64_t i = 0; i < width; i += PIECE_LANES) {
+        f32_piece sum = {0};
         for (int64_t k = 0; k < picks; k++) {
             int64_t at = (row * picks + k) * width + i;
-            lanes_running_add(&sum, lanes_read_left(dtype, args->routed.data, at, width - i));
+            sum += piece_read(dtype, args->routed.data, at, width - i);
         }
-        lanes_running_add(&sum, lanes_read_left(dtype, args->shared.data, row * width + i, width - i));
-        lanes_write_left(dtype, args->out.data, row * width + i, width - i, lanes_running_value(&sum));
+        sum += piece_read(dtype, args->shared.data, row * width + i, width - i);
+        piece_write(dtype, args->out.data, row * width + i, width - i, sum);
     }
 }
 
@@ -33,14 +32,14 @@ static void combine_row(const void *context, int64_t row, void *workspace) {
 
 LANES_INLINE void swiglu_row_typed(enum dtype dtype, const struct swiglu_args *args, int64_t row) {
     int64_t width = args->gate.shape[1];
-    f32x16 clamp = lanes_splat(args->clamp);
-    for (int64_t i = 0; i < width; i += LANES) {
-        f32x16 gate = lanes_read_left(dtype, args->gate.data, row * width + i, width - i);
-        f32x16 up = lanes_read_left(dtype, args->up.data, row * width + i, width - i);
+    f32_piece clamp = piece_splat(args->clamp);
+    for (int64_t i = 0; i < width; i += PIECE_LANES) {
+        f32_piece gate = piece_read(dtype, args->gate.data, row * width + i, width - i);
+        f32_piece up = piece_read(dtype, args->up.data, row * width + i, width - i);
         /* In this order a NaN comes through. */
-        gate = lanes_min(clamp, gate);
-        up = lanes_max(-clamp, lanes_min(clamp, up));
-        lanes_write_left(dtype, args->out.data, row * width + i, width - i, gate * lanes_sigmoid(gate) * up);
+        gate = piece_min(clamp, gate);
+        up = piece_max(-clamp, piece_min(clamp, up));
+        piece_write(dtype, args->out.data, row * width + i, width - i, gate * piece_sigmoid(gate) * up);
     }
 }
 
@@ -57,12 +56,12 @@ static void swiglu_row(const void *context, int64_t row, void *workspace) {
 LANES_INLINE void add_row_typed(enum dtype dtype, const struct add_broadcast_args *args, int64_t row) {
     int64_t copies = args->b.shape[1];
     int64_t width = args->b.shape[2];
-    for (int64_t i = 0; i < width; i += LANES) {
-        f32x16 a = lanes_read_left(dtype, args->a.data, row * width + i, width - i);
+    for (int64_t i = 0; i < width; i += PIECE_LANES) {
+        f32_piece a = piece_read(dtype, args->a.data, row * width + i, width - i);
         for (int64_t copy = 0; copy < copies; copy++) {
             int64_t at = (row * copies + copy) * width + i;
-            f32x16 b = lanes_read_left(dtype, args->b.data, at, width - i);
-            lanes_write_left(dtype, args->out.data, at, width - i, a + b);
+            f32_piece b = piece_read(dtype, args->b.data, at, width - i);
+            piece_write(dtype, args->out.data, at, width - i, a + b);
         }
     }
 }

@@ -3,7 +3,6 @@
 
 #include "backends/cpu/lanes/lanes.h"
 #include "backends/cpu/lanes/lanes_entries.h"
-#include "backends/cpu/lanes/quantize_lanes.h"
 #include "backends/cpu/lanes/row_blocks_lanes.h"
 
 static void embed_row(const void *context, int64_t row, void *workspace) {
@@ -15,11 +14,11 @@ static void embed_row(const void *context, int64_t row, void *workspace) {
     int64_t id = args->ids[row];
     id = id < 0 ? 0 : id;
     id = id < table->rows ? id : table->rows - 1;
-    for (int64_t i = 0; i < width; i += LANES) {
-        f32x16 values = lanes_read_left(table->dtype, table->data, id * width + i, width - i);
+    for (int64_t i = 0; i < width; i += PIECE_LANES) {
+        f32_piece values = piece_read(table->dtype, table->data, id * width + i, width - i);
         for (int64_t copy = 0; copy < copies; copy++) {
-            lanes_write_left(args->out.dtype, args->out.data, (row * copies + copy) * width + i, width - i,
-                             values);
+            piece_write(args->out.dtype, args->out.data, (row * copies + copy) * width + i, width - i,
+                        values);
         }
     }
 }

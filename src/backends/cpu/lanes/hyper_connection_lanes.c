@@ -9,7 +9,7 @@
 
 #include "backends/cpu/lanes/lanes.h"
 #include "backends/cpu/lanes/lanes_entries.h"
-#include "backends/cpu/lanes/quantize_lanes.h"
+#include "backends/cpu/lanes/norm_math_lanes.h"
 #include "ops/hyper_connection_head.h"
 #include "ops/hyper_connection_pre.h"
 #include "ops/kernel_items.h"
@@ -59,11 +59,11 @@ LANES_INLINE void add_tile_columns(enum dtype dtype, int tokens, int rows, const
     f32_piece x[TILE_TOKENS];
 #pragma GCC unroll 8
     for (int t = 0; t < tokens; t++) {
-        x[t] = lanes_read_piece(dtype, part->streams + (size_t)t * part->token_bytes, first, left);
+        x[t] = piece_read(dtype, part->streams + (size_t)t * part->token_bytes, first, left);
     }
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++) {
-        f32_piece mix = lanes_read_piece(DTYPE_F32, part->mix + r * part->columns, first, left);
+        f32_piece mix = piece_read(DTYPE_F32, part->mix + r * part->columns, first, left);
 #pragma GCC unroll 8
         for (int t = 0; t < tokens; t++) {
             sums[t][r] += mix * x[t];
@@ -120,12 +120,7 @@ LANES_INLINE void add_squares(enum dtype dtype, const struct mix_part *part, int
     for (int64_t t = 0; t < count; t++) {
         const char *streams = part->streams + (size_t)t * part->token_bytes;
         float *sum = part->sums + t * part->sums_stride + mix_rows * LANES;
-        struct lanes_running squares = {0};
-        for (int64_t i = 0; i < part->length; i += LANES) {
-            f32x16 x = lanes_read_left(dtype, streams, i, part->length - i);
-            lanes_running_add(&squares, x * x);
-        }
-        lanes_store(sum, lanes_load(sum) + lanes_running_value(&squares));
+        lanes_store(sum, lanes_load(sum) + lanes_squares(dtype, streams, 0, part->length));
     }
 }
 
@@ -172,39 +167,38 @@ static int64_t chunk_count(const struct weight *mix) {
 }
 
 /*
- * mixes[i] = (mix row i . streams) / rms(streams) of up to sixteen tokens, a lane each. Missing lanes hold
- * anything.
+ * mixes[i] = (mix row i . streams) / rms(streams) of up to sixteen tokens, a lane each: (mix rows + 1,
+ * LANES). Lanes without a token hold anything.
  */
-static void finish_mixes(const struct collapse_args *args, const float *sums, int64_t count, f32x16 *mixes) {
+static void finish_mixes(const struct collapse_args *args, const float *sums, int64_t count, float *mixes) {
     int64_t mix_rows = args->mix->rows;
     f32x16 by_token[LANES] = {0};
-    float factors[LANES];
-    for (int64_t i = mix_rows; i >= 0; i--) {
+    for (int64_t i = 0; i <= mix_rows; i++) {
         for (int64_t t = 0; t < count; t++) {
             by_token[t] = lanes_load(sums + t * sums_stride(args->mix) + i * LANES);
         }
-        mixes[i] = lanes_sum_each(by_token);
+        lanes_store(mixes + i * LANES, lanes_sum_each(by_token));
     }
-    lanes_store(factors, mixes[mix_rows] / (float)args->mix->columns + args->norm_epsilon);
+    float *factors = mixes + mix_rows * LANES;
     for (int t = 0; t < LANES; t++) {
-        factors[t] = 1.0f / sqrtf(factors[t]);
+        factors[t] = 1.0f / sqrtf(factors[t] / (float)args->mix->columns + args->norm_epsilon);
     }
     for (int64_t i = 0; i < mix_rows; i++) {
-        mixes[i] *= lanes_load(factors);
+        lanes_store(mixes + i * LANES, lanes_load(mixes + i * LANES) * lanes_load(factors));
     }
 }
 
 /* Divides each row (or column) of a square matrix by its sum plus epsilon. */
-static void normalise(f32x16 *matrix, int64_t count, float epsilon, bool by_column) {
+static void normalise(f32_piece *matrix, int64_t count, float epsilon, bool by_column) {
     int64_t step = by_column ? count : 1;
     int64_t line_step = by_column ? 1 : count;
     for (int64_t line = 0; line < count; line++) {
-        f32x16 *first = matrix + line * line_step;
-        f32x16 sum = first[0];
+        f32_piece *first = matrix + line * line_step;
+        f32_piece sum = first[0];
         for (int64_t i = 1; i < count; i++) {
             sum += first[i * step];
         }
-        f32x16 factor = 1.0f / (sum + epsilon);
+        f32_piece factor = 1.0f / (sum + epsilon);
         for (int64_t i = 0; i < count; i++) {
             first[i * step] *= factor;
         }
@@ -212,16 +206,16 @@ static void normalise(f32x16 *matrix, int64_t count, float epsilon, bool by_colu
 }
 
 /* Row softmax, then alternating normalisation that ends on the columns. */
-static void sinkhorn(f32x16 *matrix, int64_t count, int iterations, float epsilon) {
+static void sinkhorn(f32_piece *matrix, int64_t count, int iterations, float epsilon) {
     for (int64_t row = 0; row < count; row++) {
-        f32x16 *line = matrix + row * count;
-        f32x16 largest = line[0];
-        f32x16 sum = {0};
+        f32_piece *line = matrix + row * count;
+        f32_piece largest = line[0];
+        f32_piece sum = {0};
         for (int64_t i = 1; i < count; i++) {
-            largest = lanes_max(largest, line[i]);
+            largest = piece_max(largest, line[i]);
         }
         for (int64_t i = 0; i < count; i++) {
-            line[i] = lanes_exp(line[i] - largest);
+            line[i] = piece_exp(line[i] - largest);
             sum += line[i];
         }
         for (int64_t i = 0; i < count; i++) {
@@ -235,34 +229,33 @@ static void sinkhorn(f32x16 *matrix, int64_t count, int iterations, float epsilo
     }
 }
 
-/* Writes `width` vectors with a token a lane as F32 rows (tokens, width) from row `first`. */
-static void write_by_token(struct tensor out, int64_t first, int64_t count, int64_t width,
-                           const f32x16 *values) {
-    float lanes[LANES];
-    float *rows = (float *)out.data + first * width;
-    for (int64_t i = 0; i < width; i++) {
-        lanes_store(lanes, values[i]);
-        for (int64_t t = 0; t < count; t++) {
-            rows[t * width + i] = lanes[t];
-        }
+/* Writes values with a token a lane as F32 rows (tokens, width): out[token * width]. */
+static void write_by_token(float *out, int64_t tokens, int64_t width, f32_piece values) {
+    for (int64_t t = 0; t < tokens; t++) {
+        out[t * width] = values[t];
     }
 }
 
-/* From mixes to what the sublayer's write-back needs; `mixes` is overwritten. */
+/* What the write-back needs of up to PIECE_LANES tokens from `first`, whose mixes lie LANES apart. */
 static void write_mixing(const struct collapse_args *args, int64_t first, int64_t tokens, const float *base,
-                         const float *scale, f32x16 *mixes) {
+                         const float *scale, const float *mixes) {
     int64_t count = args->streams.shape[1];
-    f32x16 *post = mixes + count;
-    f32x16 *comb = mixes + 2 * count;
-    for (int64_t j = 0; j < count; j++) {
-        post[j] = 2.0f * lanes_sigmoid(post[j] * scale[1] + base[count + j]);
+    int64_t square = count * count;
+    float *post = (float *)args->pre->post.data + first * count;
+    float *comb = (float *)args->pre->comb.data + first * square;
+    f32_piece matrix[STREAMS_MAX * STREAMS_MAX];
+    for (int64_t j = count; j < 2 * count; j++) {
+        f32_piece mix = piece_read(DTYPE_F32, mixes, j * LANES, PIECE_LANES);
+        write_by_token(post + j - count, tokens, count, 2.0f * piece_sigmoid(mix * scale[1] + base[j]));
     }
-    for (int64_t i = 0; i < count * count; i++) {
-        comb[i] = comb[i] * scale[2] + base[2 * count + i];
+    for (int64_t i = 0; i < square; i++) {
+        f32_piece mix = piece_read(DTYPE_F32, mixes, (2 * count + i) * LANES, PIECE_LANES);
+        matrix[i] = mix * scale[2] + base[2 * count + i];
     }
-    sinkhorn(comb, count, args->pre->sinkhorn_iterations, args->gate_epsilon);
-    write_by_token(args->pre->post, first, tokens, count, post);
-    write_by_token(args->pre->comb, first, tokens, count * count, comb);
+    sinkhorn(matrix, count, args->pre->sinkhorn_iterations, args->gate_epsilon);
+    for (int64_t i = 0; i < square; i++) {
+        write_by_token(comb + i, tokens, square, matrix[i]);
+    }
 }
 
 /* out = sum_j gates[j] * streams[j] of one token; gates are LANES apart. */
@@ -270,14 +263,13 @@ LANES_INLINE void collapse_token(enum dtype dtype, const struct collapse_args *a
                                  const float *gates) {
     int64_t count = args->streams.shape[1];
     int64_t width = args->streams.shape[2];
-    for (int64_t i = 0; i < width; i += LANES) {
-        struct lanes_running sum = {0};
+    for (int64_t i = 0; i < width; i += PIECE_LANES) {
+        f32_piece sum = {0};
         for (int64_t j = 0; j < count; j++) {
             int64_t at = (token * count + j) * width + i;
-            lanes_running_add(&sum,
-                              gates[j * LANES] * lanes_read_left(dtype, args->streams.data, at, width - i));
+            sum += gates[j * LANES] * piece_read(dtype, args->streams.data, at, width - i);
         }
-        lanes_write_left(dtype, args->out.data, token * width + i, width - i, lanes_running_value(&sum));
+        piece_write(dtype, args->out.data, token * width + i, width - i, sum);
     }
 }
 
@@ -285,24 +277,27 @@ LANES_INLINE void collapse_token(enum dtype dtype, const struct collapse_args *a
 static void finish_tokens(const struct collapse_args *args, int64_t first, int64_t tokens,
                           const float *sums) {
     int64_t count = args->streams.shape[1];
-    f32x16 mixes[MIXES_MAX + 1];
-    float gates[STREAMS_MAX * LANES];
+    float mixes[(MIXES_MAX + 1) * LANES];
     float base[MIXES_MAX];
     float scale[3];
     finish_mixes(args, sums, tokens, mixes);
     weight_decode_row(args->base, 0, base);
     weight_decode_row(args->scale, 0, scale);
-    for (int64_t j = 0; j < count; j++) {
-        lanes_store(gates + j * LANES, lanes_sigmoid(mixes[j] * scale[0] + base[j]) + args->gate_epsilon);
+    for (int64_t lane = 0; lane < tokens && args->pre != NULL; lane += PIECE_LANES) {
+        int64_t left = tokens - lane < PIECE_LANES ? tokens - lane : PIECE_LANES;
+        write_mixing(args, first + lane, left, base, scale, mixes + lane);
     }
-    if (args->pre != NULL) {
-        write_mixing(args, first, tokens, base, scale, mixes);
+    /* The mixes of the gates become gates. */
+    for (int64_t i = 0; i < count * LANES; i += PIECE_LANES) {
+        f32_piece mix = piece_read(DTYPE_F32, mixes, i, PIECE_LANES);
+        f32_piece gate = piece_sigmoid(mix * scale[0] + base[i / LANES]) + args->gate_epsilon;
+        piece_write(DTYPE_F32, mixes, i, PIECE_LANES, gate);
     }
     for (int64_t t = 0; t < tokens; t++) {
         if (args->streams.dtype == DTYPE_F32) {
-            collapse_token(DTYPE_F32, args, first + t, gates + t);
+            collapse_token(DTYPE_F32, args, first + t, mixes + t);
         } else {
-            collapse_token(DTYPE_BF16, args, first + t, gates + t);
+            collapse_token(DTYPE_BF16, args, first + t, mixes + t);
         }
     }
 }

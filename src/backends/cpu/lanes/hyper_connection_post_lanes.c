@@ -3,7 +3,6 @@
 
 #include "backends/cpu/lanes/lanes.h"
 #include "backends/cpu/lanes/lanes_entries.h"
-#include "backends/cpu/lanes/quantize_lanes.h"
 #include "backends/cpu/lanes/row_blocks_lanes.h"
 #include "ops/hyper_connection_pre.h"
 
@@ -17,11 +16,11 @@ LANES_INLINE void mix_channels(enum dtype dtype, int64_t count, const struct hyp
     const float *post = (const float *)args->post.data + row * count;
     const float *comb = (const float *)args->comb.data + row * count * count;
     int64_t first = row * count * width + channel;
-    f32_piece branch = lanes_read_piece(dtype, args->branch.data, row * width + channel, left);
+    f32_piece branch = piece_read(dtype, args->branch.data, row * width + channel, left);
     f32_piece streams[HYPER_CONNECTION_STREAMS_MAX];
 #pragma GCC unroll 4
     for (int64_t j = 0; j < count; j++) {
-        streams[j] = lanes_read_piece(dtype, args->streams.data, first + j * width, left);
+        streams[j] = piece_read(dtype, args->streams.data, first + j * width, left);
     }
 #pragma GCC unroll 4
     for (int64_t k = 0; k < count; k++) {
@@ -30,7 +29,7 @@ LANES_INLINE void mix_channels(enum dtype dtype, int64_t count, const struct hyp
         for (int64_t j = 0; j < count; j++) {
             sum += comb[j * count + k] * streams[j];
         }
-        lanes_write_piece(dtype, args->streams.data, first + k * width, left, sum + post[k] * branch);
+        piece_write(dtype, args->streams.data, first + k * width, left, sum + post[k] * branch);
     }
 }
 

@@ -4,15 +4,17 @@
 #include "backends/cpu/lanes/hadamard_lanes.h"
 #include "backends/cpu/lanes/lanes.h"
 #include "backends/cpu/lanes/lanes_entries.h"
+#include "backends/cpu/lanes/quantize_lanes.h"
 #include "backends/cpu/lanes/row_blocks_lanes.h"
 
 /* Rounds one group of 32 by ACT4 in place. */
-static void round_group(enum dtype dtype, void *x, int64_t first) {
+LANES_INLINE void round_group(enum dtype dtype, void *x, int64_t first) {
     int exponent = act4_scale_exponent(lanes_largest_magnitude(dtype, x, first, ACT4_BLOCK));
     float inverse = f32_power_of_two(-exponent);
     float scale = f32_power_of_two(exponent);
-    for (int64_t i = first; i < first + ACT4_BLOCK; i += LANES) {
-        lanes_write(dtype, x, i, lanes_e2m1_round(lanes_read(dtype, x, i) * inverse) * scale);
+    for (int64_t i = first; i < first + ACT4_BLOCK; i += PIECE_LANES) {
+        f32_piece value = piece_read(dtype, x, i, PIECE_LANES) * inverse;
+        piece_write(dtype, x, i, PIECE_LANES, piece_e2m1_round(value) * scale);
     }
 }
 
@@ -31,7 +33,11 @@ static void rotate_head_native(const void *context, int64_t head, void *workspac
     int64_t width = args->x.shape[2];
     rotate_head_ideal(context, head, workspace);
     for (int64_t group = 0; group < width; group += ACT4_BLOCK) {
-        round_group(args->x.dtype, args->x.data, head * width + group);
+        if (args->x.dtype == DTYPE_F32) {
+            round_group(DTYPE_F32, args->x.data, head * width + group);
+        } else {
+            round_group(DTYPE_BF16, args->x.data, head * width + group);
+        }
     }
 }
 

@@ -4,8 +4,8 @@
 #include "ops/indexer_select.h"
 
 #include "backends/cpu/indexer_waves.h"
-#include "backends/cpu/lanes/decode_rows.h"
-#include "backends/cpu/lanes/dot_tile.h"
+#include "backends/cpu/lanes/row_decode_lanes.h"
+#include "backends/cpu/lanes/dot_tile_lanes.h"
 #include "backends/cpu/lanes/lanes_entries.h"
 
 /* A thread's scratch. */

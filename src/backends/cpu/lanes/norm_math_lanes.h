@@ -6,8 +6,24 @@
 
 #include <math.h>
 
-#include "backends/cpu/lanes/quantize_lanes.h"
+#include "backends/cpu/lanes/lanes.h"
 #include "tensor/weight.h"
+
+/* Lane-wise sums of the squares of `count` elements from `first`: lane i mod 16 sums in order of i. */
+LANES_INLINE f32x16 lanes_squares(enum dtype dtype, const void *x, int64_t first, int64_t count) {
+    struct lanes_running sums = {0};
+    for (int64_t i = 0; i < count; i += LANES) {
+#pragma GCC unroll 4
+        for (int p = 0; p < PIECE_COUNT; p++) {
+            int64_t at = i + p * PIECE_LANES;
+            if (at < count) {
+                f32_piece value = piece_read(dtype, x, first + at, count - at);
+                sums.piece[p] += value * value;
+            }
+        }
+    }
+    return lanes_running_value(&sums);
+}
 
 /*
  * out = x / sqrt(mean(x^2) + epsilon) * weight for the `width` elements from `first`; one rounding. `weight`
@@ -15,18 +31,14 @@
  */
 LANES_INLINE void lanes_norm_row(enum dtype dtype, void *out, const void *x, int64_t first, int64_t width,
                                  const struct weight *weight, float epsilon) {
-    struct lanes_running squares = {0};
-    for (int64_t i = 0; i < width; i += LANES) {
-        f32x16 value = lanes_read_left(dtype, x, first + i, width - i);
-        lanes_running_add(&squares, value * value);
-    }
-    float factor = 1.0f / sqrtf(lanes_sum(lanes_running_value(&squares)) / (float)width + epsilon);
-    for (int64_t i = 0; i < width; i += LANES) {
-        f32x16 value = lanes_read_left(dtype, x, first + i, width - i) * factor;
+    float mean = lanes_sum(lanes_squares(dtype, x, first, width)) / (float)width;
+    float factor = 1.0f / sqrtf(mean + epsilon);
+    for (int64_t i = 0; i < width; i += PIECE_LANES) {
+        f32_piece value = piece_read(dtype, x, first + i, width - i) * factor;
         if (weight != NULL) {
-            value *= lanes_read_left(weight->dtype, weight->data, i, width - i);
+            value *= piece_read(weight->dtype, weight->data, i, width - i);
         }
-        lanes_write_left(dtype, out, first + i, width - i, value);
+        piece_write(dtype, out, first + i, width - i, value);
     }
 }
 

@@ -5,14 +5,30 @@
 #define SLUICE_BACKENDS_CPU_LANES_ROPE_MATH_LANES_H
 
 #include <math.h>
+#include <stdbool.h>
 
-#include "backends/cpu/lanes/quantize_lanes.h"
+#include "backends/cpu/lanes/pieces.h"
 #include "ops/rope_table.h"
 
-enum { PAIR_LANES = LANES / 2 };
+/* A piece holds that many pairs. */
+enum { PIECE_PAIRS = PIECE_LANES / 2 };
 
-typedef float f32x8 __attribute__((vector_size(32)));
-typedef double f64x8 __attribute__((vector_size(64)));
+typedef float f32_half_piece __attribute__((vector_size(PIECE_PAIRS * 4)));
+typedef double f64_piece __attribute__((vector_size(PIECE_PAIRS * 8)));
+
+#if defined(__AVX512F__)
+#define PIECE_EVEN 0, 2, 4, 6, 8, 10, 12, 14
+#define PIECE_ODD 1, 3, 5, 7, 9, 11, 13, 15
+#define PIECE_ZIP 0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15
+#elif defined(__AVX2__)
+#define PIECE_EVEN 0, 2, 4, 6
+#define PIECE_ODD 1, 3, 5, 7
+#define PIECE_ZIP 0, 4, 1, 5, 2, 6, 3, 7
+#else
+#define PIECE_EVEN 0, 2
+#define PIECE_ODD 1, 3
+#define PIECE_ZIP 0, 2, 1, 3
+#endif
 
 /* Cosines and sines of one position, for all heads. */
 struct lanes_rotation {
@@ -28,7 +44,7 @@ static inline void lanes_rotation_init(struct lanes_rotation *rotation, const st
         rotation->cosine[pair] = cos(angle);
         rotation->sine[pair] = is_inverse ? -sin(angle) : sin(angle);
     }
-    for (int pair = table->pair_count; pair % PAIR_LANES != 0; pair++) {
+    for (int pair = table->pair_count; pair % PIECE_PAIRS != 0; pair++) {
         rotation->cosine[pair] = 1.0;
         rotation->sine[pair] = 0.0;
     }
@@ -37,22 +53,18 @@ static inline void lanes_rotation_init(struct lanes_rotation *rotation, const st
 /* Rotates the pairs that start at element `first` of x, in place. */
 LANES_INLINE void lanes_rotate(enum dtype dtype, void *x, int64_t first, int pair_count,
                                const struct lanes_rotation *rotation) {
-    for (int pair = 0; pair < pair_count; pair += PAIR_LANES) {
+    for (int pair = 0; pair < pair_count; pair += PIECE_PAIRS) {
         int64_t left = 2 * (int64_t)(pair_count - pair);
-        f32x16 pairs = lanes_read_left(dtype, x, first + 2 * pair, left);
-        f64x8 a =
-            __builtin_convertvector(__builtin_shufflevector(pairs, pairs, 0, 2, 4, 6, 8, 10, 12, 14), f64x8);
-        f64x8 b =
-            __builtin_convertvector(__builtin_shufflevector(pairs, pairs, 1, 3, 5, 7, 9, 11, 13, 15), f64x8);
-        f64x8 cosine;
-        f64x8 sine;
+        f32_piece pairs = piece_read(dtype, x, first + 2 * pair, left);
+        f64_piece a = __builtin_convertvector(__builtin_shufflevector(pairs, pairs, PIECE_EVEN), f64_piece);
+        f64_piece b = __builtin_convertvector(__builtin_shufflevector(pairs, pairs, PIECE_ODD), f64_piece);
+        f64_piece cosine;
+        f64_piece sine;
         memcpy(&cosine, rotation->cosine + pair, sizeof cosine);
         memcpy(&sine, rotation->sine + pair, sizeof sine);
-        f32x8 even = __builtin_convertvector(a * cosine - b * sine, f32x8);
-        f32x8 odd = __builtin_convertvector(a * sine + b * cosine, f32x8);
-        lanes_write_left(
-            dtype, x, first + 2 * pair, left,
-            __builtin_shufflevector(even, odd, 0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15));
+        f32_half_piece even = __builtin_convertvector(a * cosine - b * sine, f32_half_piece);
+        f32_half_piece odd = __builtin_convertvector(a * sine + b * cosine, f32_half_piece);
+        piece_write(dtype, x, first + 2 * pair, left, __builtin_shufflevector(even, odd, PIECE_ZIP));
     }
 }
 

@@ -5,18 +5,16 @@
 
 #include "backends/cpu/lanes/lanes.h"
 #include "backends/cpu/lanes/lanes_entries.h"
-#include "backends/cpu/lanes/quantize_lanes.h"
 #include "backends/cpu/lanes/row_blocks_lanes.h"
 #include "tensor/elements.h"
 
 /* log(1 + u) for u in 0..1 within 2 ULP: exact arguments f of log(1 + f), f in -0.3..0.42. */
-static f32x16 log_one_plus(f32x16 u) {
+LANES_INLINE f32_piece log_one_plus(f32_piece u) {
     const float ln2_high = 0.693359375f;
     const float ln2_low = -2.12194440e-4f;
-    i32x16 is_small =
-        lanes_less(u, lanes_splat(0x1.a82798p-2f)); /* sqrt(2) - 1; above it (1 + u) / 2 is taken */
-    f32x16 f = lanes_select(is_small, u, (u - 1.0f) * 0.5f);
-    f32x16 p = f * 7.0376836292e-2f - 1.1514610310e-1f;
+    i32_piece is_small = u < 0x1.a82798p-2f; /* sqrt(2) - 1; above it (1 + u) / 2 is taken */
+    f32_piece f = piece_select(is_small, u, (u - 1.0f) * 0.5f);
+    f32_piece p = f * 7.0376836292e-2f - 1.1514610310e-1f;
     p = p * f + 1.1676998740e-1f;
     p = p * f - 1.2420140846e-1f;
     p = p * f + 1.4249322787e-1f;
@@ -24,40 +22,41 @@ static f32x16 log_one_plus(f32x16 u) {
     p = p * f + 2.0000714765e-1f;
     p = p * f - 2.4999993993e-1f;
     p = p * f + 3.3333331174e-1f;
-    f32x16 square = f * f;
-    f32x16 rest = f * square * p;
-    rest += lanes_select(is_small, lanes_splat(0.0f), lanes_splat(ln2_low));
+    f32_piece square = f * f;
+    f32_piece rest = f * square * p;
+    rest += piece_select(is_small, piece_splat(0.0f), piece_splat(ln2_low));
     rest -= 0.5f * square;
-    return f + rest + lanes_select(is_small, lanes_splat(0.0f), lanes_splat(ln2_high));
+    return f + rest + piece_select(is_small, piece_splat(0.0f), piece_splat(ln2_high));
 }
 
-static f32x16 square_root(f32x16 x) {
-    float values[LANES];
-    lanes_store(values, x);
-    for (int i = 0; i < LANES; i++) {
+LANES_INLINE f32_piece square_root(f32_piece x) {
+    float values[PIECE_LANES];
+    memcpy(values, &x, sizeof values);
+    for (int i = 0; i < PIECE_LANES; i++) {
         values[i] = sqrtf(values[i]);
     }
-    return lanes_load(values);
+    memcpy(&x, values, sizeof x);
+    return x;
 }
 
 /* sqrt(log(1 + exp(z))); far below zero that is exp(z / 2), which underflows later. */
-static f32x16 sqrt_softplus(f32x16 z) {
-    f32x16 softplus = lanes_max(z, lanes_splat(0.0f)) + log_one_plus(lanes_exp(-lanes_magnitude(z)));
-    return lanes_select(lanes_less(z, lanes_splat(-20.0f)), lanes_exp(0.5f * z), square_root(softplus));
+LANES_INLINE f32_piece sqrt_softplus(f32_piece z) {
+    f32_piece softplus = piece_max(z, piece_splat(0.0f)) + log_one_plus(piece_exp(-piece_magnitude(z)));
+    return piece_select(z < -20.0f, piece_exp(0.5f * z), square_root(softplus));
 }
 
-/* scores = score(logits), keys = scores + bias; both in whole vectors. */
+/* scores = score(logits), keys = scores + bias; both in whole pieces. */
 static void score_row(const struct route_experts_args *args, int64_t row, float *scores, float *keys) {
     int64_t experts = args->logits.shape[1];
-    for (int64_t e = 0; e < experts; e += LANES) {
-        f32x16 logits = lanes_read_left(DTYPE_F32, args->logits.data, row * experts + e, experts - e);
-        f32x16 score = args->score == ROUTE_SCORE_SIGMOID ? lanes_sigmoid(logits) : sqrt_softplus(logits);
-        f32x16 key = score;
+    for (int64_t e = 0; e < experts; e += PIECE_LANES) {
+        f32_piece logits = piece_read(DTYPE_F32, args->logits.data, row * experts + e, experts - e);
+        f32_piece score = args->score == ROUTE_SCORE_SIGMOID ? piece_sigmoid(logits) : sqrt_softplus(logits);
+        f32_piece key = score;
         if (args->bias != NULL) {
-            key += lanes_read_left(args->bias->dtype, args->bias->data, e, experts - e);
+            key += piece_read(args->bias->dtype, args->bias->data, e, experts - e);
         }
-        lanes_store(scores + e, score);
-        lanes_store(keys + e, key);
+        memcpy(scores + e, &score, sizeof score);
+        memcpy(keys + e, &key, sizeof key);
     }
 }
 

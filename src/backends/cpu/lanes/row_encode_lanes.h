@@ -7,9 +7,6 @@
 #include "backends/cpu/lanes/quantize_lanes.h"
 #include "tensor/row_layout.h"
 
-typedef uint16_t u16x8 __attribute__((vector_size(16)));
-typedef uint8_t u8x8 __attribute__((vector_size(8)));
-
 /* ACT8 of the leading channels in blocks of 64, bf16 of the others. `first`: the row's first element in x. */
 LANES_INLINE void lanes_encode_fp8_row(enum dtype dtype, const struct row_layout *layout, const void *x,
                                        int64_t first, unsigned char *row) {
@@ -20,16 +17,16 @@ LANES_INLINE void lanes_encode_fp8_row(enum dtype dtype, const struct row_layout
         int64_t length = coded - start < ACT8_KV_BLOCK ? coded - start : ACT8_KV_BLOCK;
         int exponent = act8_scale_exponent(lanes_largest_magnitude(dtype, x, first + start, length));
         float inverse = f32_power_of_two(-exponent);
-        for (int64_t i = 0; i < length; i += LANES) {
-            f32x16 value = lanes_read_left(dtype, x, first + start + i, length - i);
-            lanes_store_bytes(row + start + i, lanes_e4m3_encode(value * inverse), length - i);
+        for (int64_t i = 0; i < length; i += PIECE_LANES) {
+            f32_piece value = piece_read(dtype, x, first + start + i, length - i) * inverse;
+            u8_piece codes = __builtin_convertvector(piece_e4m3_encode(value), u8_piece);
+            memcpy(row + start + i, &codes, (size_t)(length - i < PIECE_LANES ? length - i : PIECE_LANES));
         }
         row[coded + start / ACT8_KV_BLOCK] = (unsigned char)(exponent + 127);
     }
-    for (int64_t i = 0; i < layout->plain_width; i += LANES) {
+    for (int64_t i = 0; i < layout->plain_width; i += PIECE_LANES) {
         int64_t left = layout->plain_width - i;
-        lanes_write_left(DTYPE_BF16, row + plain, i, left,
-                         lanes_read_left(dtype, x, first + coded + i, left));
+        piece_write(DTYPE_BF16, row + plain, i, left, piece_read(dtype, x, first + coded + i, left));
     }
 }
 
@@ -39,15 +36,14 @@ LANES_INLINE void lanes_encode_fp4_row(enum dtype dtype, const struct row_layout
     for (int64_t start = 0; start < layout->width; start += ACT4_BLOCK) {
         int exponent = act4_scale_exponent(lanes_largest_magnitude(dtype, x, first + start, ACT4_BLOCK));
         float inverse = f32_power_of_two(-exponent);
-        for (int64_t i = 0; i < ACT4_BLOCK; i += LANES) {
-            f32x16 value = lanes_read(dtype, x, first + start + i);
-            unsigned char codes[LANES];
-            u16x8 pairs;
-            lanes_store_bytes(codes, lanes_e2m1_encode(value * inverse), LANES);
-            memcpy(&pairs, codes, sizeof pairs);
-            /* The second code of a pair lies in the upper byte. */
-            u8x8 bytes = __builtin_convertvector((pairs & 0x0Fu) | (pairs >> 4), u8x8);
-            memcpy(row + (start + i) / 2, &bytes, sizeof bytes);
+        unsigned char codes[ACT4_BLOCK];
+        for (int64_t i = 0; i < ACT4_BLOCK; i += PIECE_LANES) {
+            f32_piece value = piece_read(dtype, x, first + start + i, PIECE_LANES) * inverse;
+            u8_piece bytes = __builtin_convertvector(piece_e2m1_encode(value), u8_piece);
+            memcpy(codes + i, &bytes, sizeof bytes);
+        }
+        for (int64_t i = 0; i < ACT4_BLOCK; i += 2) {
+            row[(start + i) / 2] = (unsigned char)(codes[i] | (codes[i + 1] << 4));
         }
         row[layout->width / 2 + start / ACT4_BLOCK] = (unsigned char)(exponent + 127);
     }
@@ -57,9 +53,9 @@ LANES_INLINE void lanes_encode_row_typed(enum dtype dtype, const struct row_layo
                                          int64_t first, unsigned char *row) {
     switch (layout->encoding) {
     case ROW_F32:
-        for (int64_t i = 0; i < layout->width; i += LANES) {
+        for (int64_t i = 0; i < layout->width; i += PIECE_LANES) {
             int64_t left = layout->width - i;
-            lanes_write_left(DTYPE_F32, row, i, left, lanes_read_left(dtype, x, first + i, left));
+            piece_write(DTYPE_F32, row, i, left, piece_read(dtype, x, first + i, left));
         }
         break;
     case ROW_FP8:

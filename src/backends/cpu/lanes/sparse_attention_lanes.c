@@ -8,8 +8,8 @@
 #include <math.h>
 
 #include "backends/cpu/attention_keys.h"
-#include "backends/cpu/lanes/decode_rows.h"
-#include "backends/cpu/lanes/dot_tile.h"
+#include "backends/cpu/lanes/row_decode_lanes.h"
+#include "backends/cpu/lanes/dot_tile_lanes.h"
 #include "backends/cpu/lanes/lanes_entries.h"
 
 enum { KEY_BLOCK = 32 /* keys decoded together; a multiple of LANES */ };
@@ -136,15 +136,15 @@ add_values(const struct item *item, int64_t first, int64_t count, int64_t head, 
         weights[h] = item->logits + clamp_head(item, head + h) * item->key_stride + first;
 #pragma GCC unroll 4
         for (int p = 0; p < pieces; p++) {
-            sums[h][p] = f32_piece_load(item->queries + clamp_head(item, head + h) * item->stride + channel +
-                                        p * PIECE_LANES);
+            sums[h][p] = piece_load(item->queries + clamp_head(item, head + h) * item->stride + channel +
+                                    p * PIECE_LANES);
         }
     }
     for (int64_t n = 0; n < count; n++) {
         const float *key = item->block[n] + channel;
 #pragma GCC unroll 4
         for (int p = 0; p < pieces; p++) {
-            f32_piece value = f32_piece_load(key + p * PIECE_LANES);
+            f32_piece value = piece_load(key + p * PIECE_LANES);
 #pragma GCC unroll 4
             for (int h = 0; h < DOT_SIDE; h++) {
                 sums[h][p] += value * weights[h][n];
@@ -156,8 +156,8 @@ add_values(const struct item *item, int64_t first, int64_t count, int64_t head, 
 #pragma GCC unroll 4
         for (int p = 0; p < pieces; p++) {
             if (head + h < item->head_count) {
-                f32_piece_store(item->queries + (head + h) * item->stride + channel + p * PIECE_LANES,
-                                sums[h][p]);
+                piece_store(item->queries + (head + h) * item->stride + channel + p * PIECE_LANES,
+                            sums[h][p]);
             }
         }
     }

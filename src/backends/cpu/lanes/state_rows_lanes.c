@@ -32,11 +32,11 @@ static void compressor_row(const void *context, int64_t row, void *workspace) {
     int64_t bias_first = args->positions[row] % bias->rows * width;
     float *out = (float *)args->out.data + row * 2 * width;
     memcpy(out, (const float *)args->values.data + first, (size_t)width * sizeof *out);
-    for (int64_t i = 0; i < width; i += LANES) {
+    for (int64_t i = 0; i < width; i += PIECE_LANES) {
         int64_t left = width - i;
-        f32x16 score = lanes_read_left(DTYPE_F32, args->scores.data, first + i, left);
-        score += lanes_read_left(bias->dtype, bias->data, bias_first + i, left);
-        lanes_write_left(DTYPE_F32, out, width + i, left, score);
+        f32_piece score = piece_read(DTYPE_F32, args->scores.data, first + i, left);
+        score += piece_read(bias->dtype, bias->data, bias_first + i, left);
+        piece_write(DTYPE_F32, out, width + i, left, score);
     }
 }
 

@@ -28,7 +28,8 @@ static inline f32x16 matrix_round_lanes(enum dtype dtype, f32x16 value) {
 static inline void matrix_gate_lanes(const float *gate, const float *up, int64_t count, float clamp,
                                      float routing, enum dtype dtype, void *out) {
     f32x16 limit = lanes_splat(clamp);
-    /* The limit first: lanes_min and lanes_max give their second operand for a NaN, which must come through. */
+    /* The limit first: lanes_min and lanes_max give their second operand for a NaN, which must come through.
+     */
     f32x16 a = lanes_min(limit, matrix_round_lanes(dtype, lanes_read_part(DTYPE_F32, gate, 0, count)));
     f32x16 b = matrix_round_lanes(dtype, lanes_read_part(DTYPE_F32, up, 0, count));
     b = lanes_max(-limit, lanes_min(limit, b));

@@ -1,8 +1,8 @@
 /*
  * Sixteen dot products at once: four vectors with four others, each with the order of lanes_dot.
  */
-#ifndef SLUICE_BACKENDS_CPU_LANES_DOT_TILE_H
-#define SLUICE_BACKENDS_CPU_LANES_DOT_TILE_H
+#ifndef SLUICE_BACKENDS_CPU_LANES_DOT_TILE_LANES_H
+#define SLUICE_BACKENDS_CPU_LANES_DOT_TILE_LANES_H
 
 #include "backends/cpu/lanes/lanes.h"
 
@@ -19,13 +19,13 @@ enum {
 typedef float f32x4 __attribute__((vector_size(16)));
 typedef int32_t i32x4 __attribute__((vector_size(16)));
 
-static inline f32_piece f32_piece_load(const float *from) {
+static inline f32_piece piece_load(const float *from) {
     f32_piece value;
     memcpy(&value, from, sizeof value);
     return value;
 }
 
-static inline void f32_piece_store(float *to, f32_piece value) {
+static inline void piece_store(float *to, f32_piece value) {
     memcpy(to, &value, sizeof value);
 }
 
@@ -41,11 +41,11 @@ static inline void dot_piece(const float *const *a, const float *const *b, int64
         f32_piece y[TILE_B];
 #pragma GCC unroll 4
         for (int j = 0; j < TILE_B; j++) {
-            y[j] = f32_piece_load(b[j] + c);
+            y[j] = piece_load(b[j] + c);
         }
 #pragma GCC unroll 4
         for (int i = 0; i < DOT_SIDE; i++) {
-            f32_piece x = f32_piece_load(a[i] + c);
+            f32_piece x = piece_load(a[i] + c);
 #pragma GCC unroll 4
             for (int j = 0; j < TILE_B; j++) {
                 partial[i * TILE_B + j] += x * y[j];
@@ -54,7 +54,7 @@ static inline void dot_piece(const float *const *a, const float *const *b, int64
     }
 #pragma GCC unroll 16
     for (int i = 0; i < DOT_SIDE * TILE_B; i++) {
-        f32_piece_store(sums[i / TILE_B][i % TILE_B] + first, partial[i]);
+        piece_store(sums[i / TILE_B][i % TILE_B] + first, partial[i]);
     }
 }
 

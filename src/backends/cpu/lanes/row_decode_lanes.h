@@ -2,10 +2,10 @@
  * State rows to floats, a register of channels at a time: the same values as row_decode, which takes what the
  * fast way does not fit. Also activations to floats padded with zeros.
  */
-#ifndef SLUICE_BACKENDS_CPU_LANES_DECODE_ROWS_H
-#define SLUICE_BACKENDS_CPU_LANES_DECODE_ROWS_H
+#ifndef SLUICE_BACKENDS_CPU_LANES_ROW_DECODE_LANES_H
+#define SLUICE_BACKENDS_CPU_LANES_ROW_DECODE_LANES_H
 
-#include "backends/cpu/lanes/dot_tile.h"
+#include "backends/cpu/lanes/dot_tile_lanes.h"
 #include "tensor/number_format.h"
 #include "tensor/quantize.h"
 #include "tensor/row_layout.h"
@@ -15,33 +15,34 @@ static inline int64_t lanes_padded(int64_t width) {
     return (width + LANES - 1) / LANES * LANES;
 }
 
-typedef uint8_t u8_piece __attribute__((vector_size(PIECE_LANES)));
-
-static inline u32_piece u32_piece_load_bytes(const unsigned char *from) {
+/* One instruction where the generic conversion takes several. */
+static inline u32_piece piece_load_bytes(const unsigned char *from) {
+#if defined(__AVX512F__)
+    return (u32_piece)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)from));
+#elif defined(__AVX2__)
+    return (u32_piece)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)from));
+#else
     u8_piece bytes;
     memcpy(&bytes, from, sizeof bytes);
     return __builtin_convertvector(bytes, u32_piece);
+#endif
 }
 
-static inline u32_piece u32_piece_choose(u32_piece mask, u32_piece a, u32_piece b) {
-    return (mask & a) | (~mask & b);
-}
-
-static inline f32_piece decode_e4m3(u32_piece code) {
+static inline f32_piece piece_decode_e4m3(u32_piece code) {
     u32_piece magnitude = code & 0x7Fu;
     f32_piece small = __builtin_convertvector((i32_piece)magnitude, f32_piece) * 0x1p-9f;
-    u32_piece normal = (magnitude << 20) + (120u << 23);
-    u32_piece bits = u32_piece_choose((u32_piece)(magnitude < 8u), (u32_piece)small, normal);
-    u32_piece is_nan = (u32_piece)(magnitude == 0x7Fu);
-    return (f32_piece)((is_nan & 0x7FC00000u) | (~is_nan & bits) | ((code & 0x80u) << 24));
+    f32_piece normal = (f32_piece)((magnitude << 20) + (120u << 23));
+    f32_piece value = piece_select((i32_piece)(magnitude < 8u), small, normal);
+    value = piece_select((i32_piece)(magnitude == 0x7Fu), piece_splat(__builtin_nanf("")), value);
+    return (f32_piece)((u32_piece)value | ((code & 0x80u) << 24));
 }
 
-static inline f32_piece decode_e2m1(u32_piece code) {
+static inline f32_piece piece_decode_e2m1(u32_piece code) {
     u32_piece magnitude = code & 7u;
     f32_piece small = __builtin_convertvector((i32_piece)magnitude, f32_piece) * 0.5f;
-    u32_piece normal = (magnitude << 22) + (126u << 23);
-    u32_piece bits = u32_piece_choose((u32_piece)(magnitude < 2u), (u32_piece)small, normal);
-    return (f32_piece)(bits | ((code & 8u) << 28));
+    f32_piece normal = (f32_piece)((magnitude << 22) + (126u << 23));
+    f32_piece value = piece_select((i32_piece)(magnitude < 2u), small, normal);
+    return (f32_piece)((u32_piece)value | ((code & 8u) << 28));
 }
 
 static inline void lanes_decode_fp8_row(const struct row_layout *layout, const unsigned char *row,
@@ -51,7 +52,7 @@ static inline void lanes_decode_fp8_row(const struct row_layout *layout, const u
     for (int64_t first = 0; first < coded; first += ACT8_KV_BLOCK) {
         float scale = e8m0_decode(row[coded + first / ACT8_KV_BLOCK]);
         for (int64_t i = first; i < first + ACT8_KV_BLOCK; i += PIECE_LANES) {
-            f32_piece_store(out + i, decode_e4m3(u32_piece_load_bytes(row + i)) * scale);
+            piece_store(out + i, piece_decode_e4m3(piece_load_bytes(row + i)) * scale);
         }
     }
     for (int64_t i = 0; i < layout->plain_width; i += LANES) {
@@ -70,8 +71,7 @@ static inline void lanes_decode_fp4_row(const struct row_layout *layout, const u
         }
         float scale = e8m0_decode(row[layout->width / 2 + block]);
         for (int64_t i = 0; i < ACT4_BLOCK; i += PIECE_LANES) {
-            f32_piece_store(out + block * ACT4_BLOCK + i,
-                            decode_e2m1(u32_piece_load_bytes(codes + i)) * scale);
+            piece_store(out + block * ACT4_BLOCK + i, piece_decode_e2m1(piece_load_bytes(codes + i)) * scale);
         }
     }
 }

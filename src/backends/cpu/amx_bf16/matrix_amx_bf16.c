@@ -1,0 +1,176 @@
+/*
+ * The matrix operations on AMX tiles.
+ *
+ * A block of weight rows is decoded to bf16 and turned into tiles of 16 column pairs by 16 rows; inputs are
+ * tiles as they lie. One tile product adds the products of 32 columns, pair by pair, to 16 x 16 sums, so that
+ * each result is the sum over its columns in order, whatever shares the tile.
+ */
+#include <immintrin.h>
+#include <string.h>
+
+#include "backends/cpu/avx512_bf16/input_rows.h"
+#include "backends/cpu/avx512_bf16/matrix_block.h"
+#include "backends/cpu/kernel_lists.h"
+#include "backends/cpu/matrix/matrix_entries.h"
+#include "backends/cpu/matrix/matrix_store_lanes.h"
+
+enum {
+    TILE_ROWS = 16,    /* inputs of a tile, and weight rows of one */
+    TILE_COLUMNS = 32, /* columns of a tile product */
+    TILE_WORDS = TILE_ROWS * TILE_COLUMNS,
+    TILE_BYTES_WIDE = 64,
+};
+
+/* Tiles: 0-3 sums of (input tile, weight tile), 4-5 inputs, 6-7 weights. */
+struct tile_config {
+    uint8_t palette;
+    uint8_t start_row;
+    uint8_t reserved[14];
+    uint16_t bytes_wide[16];
+    uint8_t rows[16];
+};
+
+/* `first` and `second`: rows of the two input tiles, 0 to 16. */
+static void load_config(int64_t first, int64_t second) {
+    struct tile_config config = {.palette = 1};
+    for (int tile = 0; tile < 8; tile++) {
+        int64_t rows = TILE_ROWS;
+        if (tile < 6) {
+            rows = tile == 0 || tile == 1 || tile == 4 ? first : second;
+        }
+        config.rows[tile] = (uint8_t)(rows > 0 ? rows : 1);
+        config.bytes_wide[tile] = TILE_BYTES_WIDE;
+    }
+    _tile_loadconfig(&config);
+}
+
+/* Transposes 16 rows of 16 dwords. */
+static void transpose(const uint16_t *rows, int64_t stride, uint16_t *out) {
+    __m512i a[TILE_ROWS];
+    __m512i b[TILE_ROWS];
+    for (int i = 0; i < TILE_ROWS; i++) {
+        a[i] = _mm512_loadu_si512(rows + i * stride);
+    }
+    for (int i = 0; i < TILE_ROWS; i += 2) {
+        b[i] = _mm512_unpacklo_epi32(a[i], a[i + 1]);
+        b[i + 1] = _mm512_unpackhi_epi32(a[i], a[i + 1]);
+    }
+    for (int i = 0; i < TILE_ROWS; i += 4) {
+        a[i] = _mm512_unpacklo_epi64(b[i], b[i + 2]);
+        a[i + 1] = _mm512_unpackhi_epi64(b[i], b[i + 2]);
+        a[i + 2] = _mm512_unpacklo_epi64(b[i + 1], b[i + 3]);
+        a[i + 3] = _mm512_unpackhi_epi64(b[i + 1], b[i + 3]);
+    }
+    /* a[4g + j] holds, in its 128-bit lane q, dword 4q + j of rows 4g to 4g + 3. */
+    for (int j = 0; j < 4; j++) {
+        __m512i low01 = _mm512_shuffle_i32x4(a[j], a[4 + j], _MM_SHUFFLE(1, 0, 1, 0));
+        __m512i high01 = _mm512_shuffle_i32x4(a[j], a[4 + j], _MM_SHUFFLE(3, 2, 3, 2));
+        __m512i low23 = _mm512_shuffle_i32x4(a[8 + j], a[12 + j], _MM_SHUFFLE(1, 0, 1, 0));
+        __m512i high23 = _mm512_shuffle_i32x4(a[8 + j], a[12 + j], _MM_SHUFFLE(3, 2, 3, 2));
+        _mm512_storeu_si512(out + (0 + j) * TILE_COLUMNS,
+                            _mm512_shuffle_i32x4(low01, low23, _MM_SHUFFLE(2, 0, 2, 0)));
+        _mm512_storeu_si512(out + (4 + j) * TILE_COLUMNS,
+                            _mm512_shuffle_i32x4(low01, low23, _MM_SHUFFLE(3, 1, 3, 1)));
+        _mm512_storeu_si512(out + (8 + j) * TILE_COLUMNS,
+                            _mm512_shuffle_i32x4(high01, high23, _MM_SHUFFLE(2, 0, 2, 0)));
+        _mm512_storeu_si512(out + (12 + j) * TILE_COLUMNS,
+                            _mm512_shuffle_i32x4(high01, high23, _MM_SHUFFLE(3, 1, 3, 1)));
+    }
+}
+
+static size_t tile_panel_bytes(int64_t columns) {
+    return (size_t)(MATRIX_BLOCK_ROWS * input_row_stride(columns)) * sizeof(uint16_t);
+}
+
+static size_t scratch_bytes(int64_t columns) {
+    return tile_panel_bytes(columns) + matrix_block_scratch_bytes(columns);
+}
+
+/* Weight tiles of a block: tiles[group][column block][16 pairs][16 rows][2]. The second group may be missing.
+ */
+static void make_tiles(const struct weight *weight, int64_t first_row, int64_t row_count, uint16_t *tiles,
+                       void *scratch) {
+    int64_t stride = input_row_stride(weight->columns);
+    const uint16_t *rows = matrix_block_decode(weight, first_row, row_count, scratch);
+    for (int64_t group = 0; group * TILE_ROWS < row_count; group++) {
+        for (int64_t column = 0; column < stride; column += TILE_COLUMNS) {
+            transpose(rows + group * TILE_ROWS * stride + column, stride,
+                      tiles + (group * stride / TILE_COLUMNS + column / TILE_COLUMNS) * TILE_WORDS);
+        }
+    }
+}
+
+/* sums[32 inputs][32 rows] of up to 32 inputs and both groups. */
+static void multiply_tiles(const uint16_t *inputs, int64_t count, int64_t stride, const uint16_t *tiles,
+                           int64_t group_count, float *sums) {
+    int64_t second = count > TILE_ROWS ? count - TILE_ROWS : 0;
+    load_config(count - second, second);
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (int64_t column = 0; column < stride; column += TILE_COLUMNS) {
+        const uint16_t *weights = tiles + column / TILE_COLUMNS * TILE_WORDS;
+        _tile_loadd(4, inputs + column, (size_t)stride * sizeof *inputs);
+        _tile_loadd(6, weights, TILE_BYTES_WIDE);
+        _tile_dpbf16ps(0, 4, 6);
+        if (group_count > 1) {
+            _tile_loadd(7, weights + stride / TILE_COLUMNS * TILE_WORDS, TILE_BYTES_WIDE);
+            _tile_dpbf16ps(1, 4, 7);
+        }
+        if (second > 0) {
+            _tile_loadd(5, inputs + TILE_ROWS * stride + column, (size_t)stride * sizeof *inputs);
+            _tile_dpbf16ps(2, 5, 6);
+            if (group_count > 1) {
+                _tile_dpbf16ps(3, 5, 7);
+            }
+        }
+    }
+    const size_t sum_bytes = MATRIX_BLOCK_ROWS * sizeof *sums;
+    _tile_stored(0, sums, sum_bytes);
+    _tile_stored(1, sums + TILE_ROWS, sum_bytes);
+    if (second > 0) {
+        _tile_stored(2, sums + TILE_ROWS * MATRIX_BLOCK_ROWS, sum_bytes);
+        _tile_stored(3, sums + TILE_ROWS * MATRIX_BLOCK_ROWS + TILE_ROWS, sum_bytes);
+    }
+}
+
+static void multiply(const struct weight *weight, int64_t first_row, int64_t row_count, const void *inputs,
+                     int64_t count, void *scratch, const struct matrix_sink *sink) {
+    int64_t stride = input_row_stride(weight->columns);
+    int64_t group_count = (row_count + TILE_ROWS - 1) / TILE_ROWS;
+    uint16_t *tiles = scratch;
+    make_tiles(weight, first_row, row_count, tiles, (char *)scratch + tile_panel_bytes(weight->columns));
+    for (int64_t m = 0; m < count; m += 2 * TILE_ROWS) {
+        float sums[2 * TILE_ROWS * MATRIX_BLOCK_ROWS];
+        int64_t tile_count = count - m < 2 * TILE_ROWS ? count - m : 2 * TILE_ROWS;
+        multiply_tiles((const uint16_t *)inputs + m * stride, tile_count, stride, tiles, group_count, sums);
+        for (int64_t i = 0; i < tile_count; i++) {
+            for (int64_t first = 0; first < row_count; first += MATRIX_SINK_ROWS) {
+                int64_t rows = row_count - first < MATRIX_SINK_ROWS ? row_count - first : MATRIX_SINK_ROWS;
+                sink->take(sink->context, m + i, first_row + first, rows,
+                           sums + i * MATRIX_BLOCK_ROWS + first);
+            }
+        }
+    }
+    _tile_release();
+}
+
+static const struct matrix_kernel kernel = {
+    .packed_bytes = input_row_packed_bytes,
+    .pack = input_row_pack_for,
+    .scratch_bytes = scratch_bytes,
+    .multiply = multiply,
+    .gate = matrix_gate_lanes,
+    .store = matrix_store_lanes,
+};
+
+MATRIX_ENTRIES(amx_bf16, "amx_bf16", CPU_FEATURE_AMX_BF16, &kernel, matrix_block_takes)
+
+static const struct op_entry *const entries[] = {
+    &grouped_linear_amx_bf16,
+    &linear_amx_bf16,
+    &moe_experts_amx_bf16,
+};
+
+const struct kernel_list kernels_amx_bf16 = {entries, sizeof entries / sizeof entries[0]};
