@@ -105,9 +105,8 @@ static enum status run_head(struct executor *executor, const struct step *step,
     return STATUS_OK;
 }
 
-static enum status run_pass(struct executor *executor, const struct pass *pass) {
+static enum status run_model(struct executor *executor, const struct pass *pass) {
     const struct model *model = executor->options.model;
-    size_t mark = device_arena_mark(&executor->arena);
     struct batch_view batch;
     TRY(batch_upload(pass->plan, executor->staging, executor->queue.stream, &executor->arena, &batch));
     struct step step = make_step(executor, &batch);
@@ -125,8 +124,15 @@ static enum status run_pass(struct executor *executor, const struct pass *pass) 
     if (!executor->queue.is_dry) {
         TRY(stream_synchronize(executor->queue.stream));
     }
-    device_arena_release(&executor->arena, mark);
     return STATUS_OK;
+}
+
+/* A step gives its memory back whether it succeeded or not. */
+static enum status run_pass(struct executor *executor, const struct pass *pass) {
+    size_t mark = device_arena_mark(&executor->arena);
+    enum status status = run_model(executor, pass);
+    device_arena_release(&executor->arena, mark);
+    return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }
 
 /* The largest step there can be, run without launching anything, gives the arena's size. */
@@ -288,5 +294,8 @@ enum status executor_run_draft(struct executor *executor, const struct step_plan
     TRY(check_plan(executor, plan));
     CHECK(executor->options.model->draft_limit > 0, STATUS_INTERNAL, "drafting is off");
     TRY(run_pass(executor, &(struct pass){.plan = plan, .is_draft = true, .logits = logits}));
+    CHECK(first_not_finite(logits, plan->logit_row_count * executor->options.model->vocabulary_size) < 0,
+          STATUS_NOT_FINITE,
+          "the MTP layer gave a logit that is not finite: check the files with `sluice inspect --verify`");
     return STATUS_OK;
 }

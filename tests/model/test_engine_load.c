@@ -242,7 +242,7 @@ static void test_options_refused(void **state) {
                          "model directory");
 }
 
-/* Appends the specification's tokens; the status of the append. */
+/* Appends to a session of its own; the status of the append. */
 static enum status append_tokens(struct sluice_engine *engine, const int32_t *tokens, size_t count) {
     struct sluice_session *session;
     EXPECT_OK(sluice_session_create(engine, &session));
@@ -251,7 +251,7 @@ static enum status append_tokens(struct sluice_engine *engine, const int32_t *to
     return status;
 }
 
-/* The place is named where a value first went wrong, whatever the mode; a number that fits never is. */
+/* The place where a value first went wrong is named, in either mode. */
 static void test_values_not_finite(void **state) {
     const struct fixture *fixture = *state;
     static const unsigned char nan_bf16[2] = {0xC0, 0x7F};
