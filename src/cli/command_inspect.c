@@ -21,7 +21,11 @@ enum status command_inspect(const struct cli_options *options, int word_count, c
     enum status status = STATUS_OK;
     struct inspection inspection = {0};
     struct string_buffer report = {0};
-    struct inspect_request request = {.verifies = options->verify};
+    struct inspect_request request = {
+        .verifies = options->verify,
+        .cpu_features = options->cpu_features,
+        .numerics = options->numerics == CLI_NUMERICS_IDEAL ? NUMERICS_IDEAL : NUMERICS_NATIVE,
+    };
     TRY(choose_directory(options, word_count, words, &request.directory));
     request.thread_count = options->threads > 0 ? (unsigned)options->threads : worker_pool_cores_allowed();
     TRY_GOTO(inspection_read(&request, &inspection));

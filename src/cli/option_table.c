@@ -323,7 +323,7 @@ static const struct option_row rows[] = {
 
     {.name = "numerics",
      .type = OPTION_CHOICE,
-     .commands = CLI_GENERATE | CLI_BENCH,
+     .commands = CLI_GENERATE | CLI_BENCH | CLI_INSPECT,
      .default_value = "native",
      .choices = "ideal|native",
      .help = "native rounds activations as the model was trained; ideal does not round them.",
@@ -337,7 +337,7 @@ static const struct option_row rows[] = {
      FIELD(device)},
     {.name = "cpu-features",
      .type = OPTION_TEXT,
-     .commands = CLI_GENERATE | CLI_BENCH | CLI_KERNELCHECK,
+     .commands = CLI_GENERATE | CLI_BENCH | CLI_KERNELCHECK | CLI_INSPECT,
      .default_value = "auto",
      .value_name = "SET",
      .help =

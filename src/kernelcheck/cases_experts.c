@@ -204,24 +204,28 @@ static enum status add_table(struct kernel_case *kernel_case, struct tensor *out
     return STATUS_OK;
 }
 
-static float selection_key(const struct case_shape *shape, float logit, const float *bias, int64_t expert) {
-    double z = logit;
-    double score = shape->is_f32 ? 1.0 / (1.0 + exp(-z)) : sqrt(z > 20.0 ? z : log1p(exp(z)));
-    return (float)score + (bias == NULL ? 0.0f : bias[expert]);
+/* What experts are chosen by: score and bias. */
+static void selection_keys(const struct case_shape *shape, const float *logits, const float *bias,
+                           float *keys) {
+    for (int64_t e = 0; e < shape->experts; e++) {
+        double z = logits[e];
+        double score = shape->is_f32 ? 1.0 / (1.0 + exp(-z)) : sqrt(z > 20.0 ? z : log1p(exp(z)));
+        keys[e] = (float)score + (bias == NULL ? 0.0f : bias[e]);
+    }
 }
 
 /*
  * Whether rounding could swap two picks: keys that are close, but not equal because their inputs are. Experts
  * beyond the picks count if they come near the last of them.
  */
-static bool is_ambiguous(const struct case_shape *shape, const float *logits, const float *bias) {
+static bool is_ambiguous(const struct case_shape *shape, const float *logits, const float *bias,
+                         const float *keys) {
     const float margin = 1e-5f;
     for (int64_t e = 0; e < shape->experts; e++) {
-        float key = selection_key(shape, logits[e], bias, e);
         int64_t better_count = 0;
         bool is_close = false;
         for (int64_t other = 0; other < shape->experts; other++) {
-            float distance = selection_key(shape, logits[other], bias, other) - key;
+            float distance = keys[other] - keys[e];
             bool is_tie = logits[other] == logits[e] && (bias == NULL || bias[other] == bias[e]);
             better_count += distance > margin;
             is_close = is_close || (!is_tie && fabsf(distance) <= margin);
@@ -240,12 +244,16 @@ static enum status add_logits(struct kernel_case *kernel_case, const float *bias
     struct case_tensor logits;
     TRY(case_add_rows(kernel_case, 1, DTYPE_F32, CASE_SAME_SIZE, 0, shape->experts, &logits));
     float *image = case_operand_image(kernel_case, logits.operand);
+    float *keys = ARENA_NEW(&kernel_case->arena, float, (size_t)shape->experts);
+    CHECK_MEMORY(keys);
     for (int64_t row = 0; row < kernel_case->plan.row_count; row++, image += shape->experts) {
         int32_t position;
         const struct case_segment *segment = case_plan_row(&kernel_case->plan, row, &position);
-        for (unsigned draw = 0; draw < DRAWS_MAX && is_ambiguous(shape, image, bias); draw++) {
+        selection_keys(shape, image, bias, keys);
+        for (unsigned draw = 0; draw < DRAWS_MAX && is_ambiguous(shape, image, bias, keys); draw++) {
             case_row_values(kernel_case, DRAW_IDS + draw, segment->sequence, position, CASE_SAME_SIZE, image,
                             shape->experts);
+            selection_keys(shape, image, bias, keys);
         }
     }
     *out = logits.tensor;

@@ -9,12 +9,13 @@
 #include "kernelcheck/case_families.h"
 #include "kernelcheck/kernel_run.h"
 
-enum { LAUNCHES = 7, CONTEXT = 4096, CACHE_LINE_BYTES = 64, ENTRIES_MAX = 512 };
+enum { RUNS_MIN = 5, RUNS_MAX = 40, CONTEXT = 4096, CACHE_LINE_BYTES = 64, ENTRIES_MAX = 512 };
 
 static const size_t COLD_BYTES = (size_t)1 << 20;
 static const size_t EVICTION_BYTES = (size_t)128 << 20;
 static const size_t EVICTION_PIECE_BYTES = (size_t)1 << 20;
 static const double BATCH_SECONDS = 0.002;
+static const double RUNS_SECONDS = 0.2;
 static const double LAUNCH_SECONDS_MAX = 1.0;
 
 static const struct {
@@ -53,6 +54,15 @@ static enum status time_launch(struct bench *bench, const struct kernel_case *ke
     return STATUS_OK;
 }
 
+/* How often to measure what takes so long: other load on the machine should miss one run at least. */
+static int run_count(double seconds) {
+    double runs = RUNS_SECONDS / seconds;
+    if (seconds > RUNS_SECONDS) {
+        return 1;
+    }
+    return runs < RUNS_MIN ? RUNS_MIN : runs > RUNS_MAX ? RUNS_MAX : (int)runs;
+}
+
 /* The fastest of several launches, or of several batches of them. */
 static enum status time_best(struct bench *bench, const struct kernel_case *kernel_case,
                              const struct op_entry *entry, const struct kernel_workspace *workspace,
@@ -62,7 +72,7 @@ static enum status time_best(struct bench *bench, const struct kernel_case *kern
     if (!is_cold && *best < BATCH_SECONDS) {
         launches = 1 + (int64_t)(BATCH_SECONDS / (*best + 1e-9));
     }
-    int runs = *best > LAUNCH_SECONDS_MAX / LAUNCHES ? 1 : LAUNCHES;
+    int runs = run_count(*best * (double)launches + 1e-9);
     for (int run = 0; run < runs; run++) {
         double seconds;
         if (is_cold) {

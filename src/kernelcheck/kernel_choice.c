@@ -3,7 +3,7 @@
 
 #include "kernelcheck/case_families.h"
 
-enum { ROWS_MAX = 1024 };
+enum { ROWS_MAX = 128 };
 
 static const char *weights_name(enum op_id op, const struct case_shape *shape) {
     if (op != OP_LINEAR && op != OP_GROUPED_LINEAR && op != OP_MOE_EXPERTS) {

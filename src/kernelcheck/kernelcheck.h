@@ -4,7 +4,8 @@
  * Per entry and case: (a) the result is as near to the reference of the same mode as the operation's
  * tolerance class asks; (b) nothing else is written; (c) a second run gives the same bits; (d) so does each
  * row alone, or among the others in another order; (e) so do all entries with the same arithmetic id; (f) so
- * does one thread as well as two. Cases come from a generator per operation (case_families.h).
+ * does one thread as well as two. On the guard device (a), (b) and (e) only: there a kernel that reads past
+ * an operand dies. Cases come from a generator per operation (case_families.h).
  *
  * One check at a time: it starts a worker pool of its own.
  */

@@ -7,11 +7,11 @@
 #include "backends/cpu/roofline_loops.h"
 #include "base/clock.h"
 
-enum { RUNS = 6, TASKS_PER_THREAD = 4, MEMORY_ALIGNMENT = 64 };
+enum { RUNS = 16, TASKS_PER_THREAD = 4, MEMORY_ALIGNMENT = 64 };
 
 static const size_t READ_BYTES = (size_t)256 << 20; /* far beyond the caches */
 static const size_t READ_PIECE_BYTES = (size_t)1 << 20;
-static const double RUN_SECONDS = 0.01;
+static const double RUN_SECONDS = 0.005;
 
 struct measurement {
     const struct roofline_loops *loops;

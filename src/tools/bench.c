@@ -188,8 +188,9 @@ static enum status measure_rows(struct bench_session *session) {
     return STATUS_OK;
 }
 
+/* All numbers are at least 1. */
 static int64_t largest(const struct bench_numbers *numbers) {
-    int64_t value = 0;
+    int64_t value = 1;
     for (int i = 0; i < numbers->count; i++) {
         value = numbers->values[i] > value ? numbers->values[i] : value;
     }
@@ -228,7 +229,7 @@ static enum status alloc_buffers(struct bench_session *session) {
     session->logits = calloc(slots * (size_t)engine->model->vocabulary_size, sizeof *session->logits);
     session->rows_read = calloc((size_t)engine->states.count, sizeof *session->rows_read);
     session->samples = calloc((size_t)session->request->repeats, sizeof *session->samples);
-    size_t rows = (size_t)(session->request->prompt_tokens.count * session->request->batches.count);
+    size_t rows = (size_t)session->request->prompt_tokens.count * (size_t)session->request->batches.count;
     session->report->rows = calloc(rows, sizeof *session->report->rows);
     CHECK_MEMORY(session->tokens);
     CHECK_MEMORY(session->logit_rows);
@@ -253,10 +254,11 @@ static void close_session(struct bench_session *session) {
     sluice_engine_close(&session->engine);
 }
 
-/* Native activations are bf16 wherever it counts; ideal ones never are. */
+/* Native activations are bf16 wherever it counts, and may be widened; ideal ones are f32. */
 static double peak_flops(const struct roofline *limits, enum sluice_numerics numerics) {
-    bool has_bf16 = numerics == SLUICE_NUMERICS_NATIVE && limits->bf16_flops_per_second > 0.0;
-    return has_bf16 ? limits->bf16_flops_per_second : limits->f32_flops_per_second;
+    bool may_use_bf16 = numerics == SLUICE_NUMERICS_NATIVE;
+    bool is_faster = limits->bf16_flops_per_second > limits->f32_flops_per_second;
+    return may_use_bf16 && is_faster ? limits->bf16_flops_per_second : limits->f32_flops_per_second;
 }
 
 static enum status add_limits(struct bench_session *session) {

@@ -136,11 +136,13 @@ static void append_y_ticks(const struct panel *panel, struct string_buffer *out)
     const struct axis *axis = &panel->y;
     if (axis->is_log) {
         double decades = log10(axis->last / axis->first);
-        for (double tick = axis->first; tick <= axis->last; tick = next_tick(tick)) {
+        double tick = axis->first;
+        while (tick <= axis->last) {
             /* Over many decades only their starts have room. */
             if (decades < 3.0 || fabs(round_down(tick) / pow(10.0, floor(log10(tick) + 1e-9)) - 1.0) < 0.1) {
                 append_y_tick(panel, tick, out);
             }
+            tick = next_tick(tick);
         }
         return;
     }

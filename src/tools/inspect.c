@@ -101,6 +101,20 @@ static void read_tokenizer(const char *directory, struct inspection *inspection)
     free(path);
 }
 
+/* What a step would run here, on the cpu device. */
+static enum status list_kernels(const struct inspect_request *request, struct inspection *inspection) {
+    struct kernel_machine machine;
+    const char *features = request->cpu_features == NULL ? "auto" : request->cpu_features;
+    enum status status = kernel_machine_init(&machine, "cpu", features);
+    if (status == STATUS_OK) {
+        inspection->numerics = request->numerics;
+        inspection->cpu_features = machine.features;
+        status = kernel_choices_list(&machine, request->numerics, &inspection->kernels);
+    }
+    kernel_machine_deinit(&machine);
+    return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
+}
+
 enum status inspection_read(const struct inspect_request *request, struct inspection *out) {
     *out = (struct inspection){0};
     TRY(checkpoint_open(request->directory, &out->checkpoint));
@@ -108,6 +122,7 @@ enum status inspection_read(const struct inspect_request *request, struct inspec
     TRY(match_specs(out));
     count_tensors(out);
     read_tokenizer(request->directory, out);
+    TRY(list_kernels(request, out));
     TRY(string_buffer_check(&out->description));
     TRY(string_buffer_check(&out->problems));
     if (request->verifies) {

@@ -1,5 +1,6 @@
 /*
- * What a model directory holds: configuration, tensors, files, tokenizer, and whether they fit together.
+ * What a model directory holds: configuration, tensors, files, tokenizer, and whether they fit together; and
+ * which kernels would run it here.
  *
  * Problems are facts to report, not failures: only a directory whose weights cannot be opened fails.
  */
@@ -12,6 +13,7 @@
 
 #include "base/status.h"
 #include "base/string_buffer.h"
+#include "kernelcheck/kernel_choice.h"
 #include "tools/model_listing.h"
 #include "tools/verify.h"
 #include "weights/checkpoint.h"
@@ -20,6 +22,8 @@ struct inspect_request {
     const char *directory;
     bool verifies; /* read and check all payload too */
     unsigned thread_count;
+    const char *cpu_features; /* as cpu_features_parse takes it; NULL: all that the processor has */
+    enum numerics numerics;   /* that kernels are listed for */
 };
 
 struct inspect_dtype {
@@ -40,6 +44,9 @@ struct inspection {
     int32_t tokenizer_size;   /* highest token id + 1; 0 without tokenizer.json */
     bool is_verified;
     struct verify_result payload;
+    enum numerics numerics;
+    unsigned cpu_features;
+    struct kernel_choices kernels;
 };
 
 /* Reads the directory. Owned: inspection_deinit, also after a failure. */

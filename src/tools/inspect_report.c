@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backends/cpu/cpu_features.h"
 #include "lib/json.h"
 #include "weights/safetensors.h"
 
@@ -81,6 +82,20 @@ static void append_tables(const struct inspection *inspection, struct string_buf
     }
 }
 
+static void append_kernels(const struct inspection *inspection, struct string_buffer *out) {
+    string_buffer_append_format(out, "\n  kernels for %s numerics with %s\n",
+                                numerics_name(inspection->numerics),
+                                cpu_features_name(inspection->cpu_features));
+    for (size_t i = 0; i < inspection->kernels.count; i++) {
+        const struct kernel_choice *choice = &inspection->kernels.items[i];
+        const struct op_entry *entry = choice->entry;
+        string_buffer_append_format(out, "  %-22s %-6s %-38s %-14s %s\n", op_name(choice->op),
+                                    choice->weights, entry == NULL ? "none" : entry->name,
+                                    entry == NULL ? "" : entry->arithmetic,
+                                    entry == NULL ? "" : cpu_features_name(entry->features));
+    }
+}
+
 static void append_tensors(const struct checkpoint *checkpoint, struct string_buffer *out) {
     string_buffer_append_char(out, '\n');
     for (size_t i = 0; i < checkpoint->tensor_count; i++) {
@@ -119,6 +134,7 @@ enum status inspect_report_text(const struct inspection *inspection, bool lists_
                                 struct string_buffer *out) {
     append_overview(inspection, out);
     append_tables(inspection, out);
+    append_kernels(inspection, out);
     if (lists_tensors) {
         append_tensors(inspection->checkpoint, out);
     }
@@ -207,6 +223,23 @@ static void build_tables(struct builder *builder, const struct inspection *inspe
     }
 }
 
+static void build_kernels(struct builder *builder, const struct inspection *inspection, struct json *root) {
+    set_text(builder, root, "numerics", numerics_name(inspection->numerics));
+    set_text(builder, root, "cpu_features", cpu_features_name(inspection->cpu_features));
+    struct json *kernels = set_list(builder, root, "kernels");
+    for (size_t i = 0; i < inspection->kernels.count; i++) {
+        const struct kernel_choice *choice = &inspection->kernels.items[i];
+        struct json *object = append_object(builder, kernels);
+        set_text(builder, object, "operation", op_name(choice->op));
+        set_text(builder, object, "weights", choice->weights);
+        if (choice->entry != NULL) {
+            set_text(builder, object, "name", choice->entry->name);
+            set_text(builder, object, "arithmetic", choice->entry->arithmetic);
+            set_text(builder, object, "features", cpu_features_name(choice->entry->features));
+        }
+    }
+}
+
 static void build_tensors(struct builder *builder, const struct checkpoint *checkpoint, struct json *root) {
     struct json *tensors = set_list(builder, root, "tensors");
     for (size_t i = 0; i < checkpoint->tensor_count; i++) {
@@ -261,6 +294,7 @@ enum status inspect_report_json(const struct inspection *inspection, bool lists_
     build_model(&builder, inspection, root);
     build_tables(&builder, inspection, root);
     build_problems(&builder, inspection, root);
+    build_kernels(&builder, inspection, root);
     if (lists_tensors) {
         build_tensors(&builder, inspection->checkpoint, root);
     } else {

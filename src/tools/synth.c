@@ -20,7 +20,7 @@
 #include "weights/checkpoint_writer.h"
 
 /* A piece ends at whole elements of every type because its limit is a multiple of eight. */
-enum { BATCH_BYTES = 16 << 20, PIECE_BYTES = 64 << 10, BATCH_PIECES = 4096, BATCHES = 2 };
+enum { BATCH_BYTES = 4 << 20, PIECE_BYTES = 64 << 10, BATCH_PIECES = 4096, BATCHES = 2 };
 
 /* A part of one tensor: what one task makes. */
 struct piece {

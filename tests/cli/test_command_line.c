@@ -125,6 +125,26 @@ static void test_full_disk_is_a_failure(void **state) {
                         "sluice: the output could not be written completely; is the disk full?\n");
 }
 
+static void test_kernelcheck(void **state) {
+    (void)state;
+    struct outcome *outcome = run("kernelcheck rope gather_rows --quick --cpu-features reference");
+    assert_int_equal(outcome->exit_code, 0);
+    assert_string_equal(outcome->errors, "");
+    assert_non_null(strstr(outcome->output, "\nrope_reference "));
+    assert_non_null(strstr(outcome->output, "\ngather_rows_reference "));
+    assert_non_null(strstr(outcome->output, " 2 passed, 0 failed, 0 without a case, "));
+    assert_null(strstr(outcome->output, "rms_norm"));
+    outcome = run("kernelcheck gather_rows --quick --cpu-features reference --json");
+    assert_int_equal(outcome->exit_code, 0);
+    assert_non_null(strstr(outcome->output, "{\"features\":\"reference\",\"seed\":0,\"failed\":0,"));
+    outcome = run("kernelcheck gather_rows --cpu-features reference --bench");
+    assert_int_equal(outcome->exit_code, 0);
+    assert_non_null(strstr(outcome->output, "limits: "));
+    assert_non_null(strstr(outcome->output, "\ngather_rows_reference "));
+    assert_fails("kernelcheck ropes", 2,
+                 "sluice kernelcheck: there is no operation \"ropes\"; did you mean rope\n");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_program_help),
@@ -133,6 +153,7 @@ int main(void) {
         cmocka_unit_test(test_wrong_use),
         cmocka_unit_test(test_failure_is_reported_once),
         cmocka_unit_test(test_full_disk_is_a_failure),
+        cmocka_unit_test(test_kernelcheck),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

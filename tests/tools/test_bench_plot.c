@@ -47,6 +47,8 @@ static void points_stand_where_they_belong(void **state) {
     assert_int_equal(count(text, "<path class=\"line "), 3);
     assert_int_equal(count(text, "<path class=\"floor "), 3);
     assert_int_equal(count(text, "<circle "), 9);
+    /* A batch's lines go through its own points alone. */
+    assert_int_equal(count(text, "L265.0 "), 4);
     /* A decade is half of the axis: 80, 265 and 450 in the first panel, 480 further on in the second. */
     assert_int_equal(count(text, "cx=\"80.0\""), 2);
     assert_int_equal(count(text, "cx=\"265.0\""), 2);

@@ -64,6 +64,32 @@ static struct json *report_json(const struct inspection *inspection, bool lists_
     return report;
 }
 
+/* Without instruction sets every operation falls to its reference, and the report says so. */
+static void kernels_are_listed(void **state) {
+    struct inspection inspection;
+    const struct inspect_request request = {
+        .directory = *state, .thread_count = 1, .cpu_features = "reference", .numerics = NUMERICS_IDEAL};
+    assert_int_equal(inspection_read(&request, &inspection), STATUS_OK);
+    struct json *report = report_json(&inspection, false);
+    assert_string_equal(json_text(json_get(report, "numerics"), NULL), "ideal");
+    assert_string_equal(json_text(json_get(report, "cpu_features"), NULL), "reference");
+    const struct json *kernels = json_get(report, "kernels");
+    assert_true(json_length(kernels) >= OP_COUNT);
+    for (size_t i = 0; i < json_length(kernels); i++) {
+        const struct json *kernel = json_at(kernels, i);
+        assert_string_equal(json_text(json_get(kernel, "arithmetic"), NULL), "reference");
+        assert_non_null(strstr(json_text(json_get(kernel, "name"), NULL),
+                               json_text(json_get(kernel, "operation"), NULL)));
+    }
+    json_free(&report);
+    struct string_buffer text = {0};
+    assert_int_equal(inspect_report_text(&inspection, false, &text), STATUS_OK);
+    assert_non_null(strstr(text.data, "kernels for ideal numerics with reference"));
+    assert_non_null(strstr(text.data, "moe_experts_ideal_reference"));
+    string_buffer_deinit(&text);
+    inspection_deinit(&inspection);
+}
+
 static int64_t integer_at(const struct json *object, const char *key) {
     const struct json *value = json_get(object, key);
     assert_non_null(value);
@@ -240,6 +266,7 @@ int main(void) {
         WITH_MODEL(bad_values_are_located),
         WITH_MODEL(parts_that_do_not_fit_are_problems),
         cmocka_unit_test(family_lists_fit_their_files),
+        WITH_MODEL(kernels_are_listed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

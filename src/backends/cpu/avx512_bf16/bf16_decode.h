@@ -41,7 +41,8 @@ static inline void bf16_decode_kv_row(const struct fp8_table *table, const struc
     for (int64_t i = 0; i < coded; i += CHUNK) {
         int scale = row[coded + i / CHUNK];
         is_special |= fp8_find_nan(row + i, ~(__mmask64)0) | (__mmask64)(scale > FP8_SCALE_LARGEST);
-        __m512i lowered = _mm512_set1_epi16((short)((FP8_SCALE_LARGEST - scale) << BF16_EXPONENT_SHIFT));
+        __m512i lowered =
+            _mm512_set1_epi16((short)((FP8_SCALE_LARGEST - scale) * (1 << BF16_EXPONENT_SHIFT)));
         struct bf16_chunk chunk = bf16_in_order(fp8_decode(table, row + i, ~(__mmask64)0, lowered));
         _mm512_storeu_si512(out + i, chunk.first);
         _mm512_storeu_si512(out + i + CHUNK / 2, chunk.second);
@@ -68,7 +69,7 @@ static inline void bf16_decode_index_row(__m512i table, const struct row_layout 
         for (int group = 0; group < 2; group++) {
             int scale = scales[i / ACT4_BLOCK + group];
             is_broken |= scale > FP4_SCALE_LARGEST;
-            lowered[group] = (uint16_t)((FP4_SCALE_LARGEST - scale) << BF16_EXPONENT_SHIFT);
+            lowered[group] = (uint16_t)((FP4_SCALE_LARGEST - scale) * (1 << BF16_EXPONENT_SHIFT));
         }
         struct bf16_chunk chunk = fp4_decode(table, row + i / 2, ~(__mmask32)0, fp4_spread_lowered(lowered));
         _mm512_storeu_si512(out + i, chunk.first);

@@ -83,15 +83,6 @@ static bool prepare_scales(const struct block *block, int64_t row, uint16_t *low
     return is_outside == 0;
 }
 
-static bool has_nan_code(const struct block *block, int64_t row) {
-    const uint8_t *codes = (const uint8_t *)block->weight->data + row * block->columns;
-    __mmask64 found = 0;
-    for (int64_t i = 0; i < block->columns; i += CHUNK) {
-        found |= fp8_find_nan(codes + i, columns_mask(block->columns - i));
-    }
-    return found != 0;
-}
-
 static struct row_source source_of(const struct block *block, int64_t row, const uint16_t *lowered) {
     int64_t elements = row * block->columns;
     size_t bytes = (size_t)elements * 2;
@@ -253,25 +244,36 @@ static void decode_row_slowly(const struct block *block, int64_t row, uint16_t *
     input_row_pack(block->weight->format, false, words, block->columns, panel_row);
 }
 
-static void decode_row(const struct block *block, int64_t row, uint16_t *panel_row) {
-    enum weight_format format = block->weight->format;
-    bool is_fast = format == WEIGHT_PLAIN || prepare_scales(block, row, block->lowered);
-    if (!is_fast || (format == WEIGHT_FP8 && has_nan_code(block, row))) {
-        decode_row_slowly(block, row, panel_row);
-        return;
-    }
-    struct row_source source = source_of(block, row, block->lowered);
+/* One row in the fast way; false if a code was a NaN. Compiled apart for each format. */
+static inline __attribute__((always_inline)) bool decode_row_fast(const struct block *block,
+                                                                  enum weight_format format,
+                                                                  const struct row_source *source,
+                                                                  uint16_t *panel_row) {
+    __mmask64 nan_codes = 0;
     for (int64_t column = 0; column < block->columns; column += CHUNK) {
-        struct bf16_chunk chunk;
+        struct bf16_chunk chunk = decode_chunk(block, format, source, column);
         if (format == WEIGHT_FP8) {
-            chunk = decode_chunk(block, WEIGHT_FP8, &source, column);
-        } else if (format == WEIGHT_FP4) {
-            chunk = decode_chunk(block, WEIGHT_FP4, &source, column);
-        } else {
-            chunk = decode_chunk(block, WEIGHT_PLAIN, &source, column);
+            nan_codes |= fp8_find_nan(source->codes + column, columns_mask(block->columns - column));
         }
         _mm512_storeu_si512(panel_row + column, chunk.first);
         _mm512_storeu_si512(panel_row + column + 32, chunk.second);
+    }
+    return nan_codes == 0;
+}
+
+static void decode_row(const struct block *block, int64_t row, uint16_t *panel_row) {
+    enum weight_format format = block->weight->format;
+    bool is_done = format == WEIGHT_PLAIN || prepare_scales(block, row, block->lowered);
+    struct row_source source = source_of(block, row, block->lowered);
+    if (is_done && format == WEIGHT_FP8) {
+        is_done = decode_row_fast(block, WEIGHT_FP8, &source, panel_row);
+    } else if (is_done && format == WEIGHT_FP4) {
+        is_done = decode_row_fast(block, WEIGHT_FP4, &source, panel_row);
+    } else if (is_done) {
+        is_done = decode_row_fast(block, WEIGHT_PLAIN, &source, panel_row);
+    }
+    if (!is_done) {
+        decode_row_slowly(block, row, panel_row);
     }
 }
 

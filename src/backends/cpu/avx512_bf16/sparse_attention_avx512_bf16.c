@@ -39,13 +39,12 @@ struct item {
     int64_t first_head;
     int64_t head_count;
     int64_t key_count;
-    int64_t key_stride; /* of logits and probabilities */
+    int64_t key_stride; /* of logits */
     const unsigned char **keys;
     float *floats;
-    uint16_t *panel;         /* [keys][stride] */
-    float *logits;           /* [heads][key_stride] */
-    uint16_t *probabilities; /* [heads][key_stride] */
-    float *factors;          /* [heads]: 1 / denominator */
+    uint16_t *panel; /* [keys][stride] */
+    float *logits;   /* [heads][key_stride]; then probabilities, in the front half of each row */
+    float *factors;  /* [heads]: 1 / denominator */
 };
 
 static size_t padded(size_t bytes) {
@@ -68,8 +67,6 @@ static size_t lay_out(const struct sparse_attention_args *args, void *workspace,
     at += padded(limit * (size_t)item->stride * sizeof *item->panel);
     item->logits = (float *)at;
     at += padded(heads * limit * sizeof *item->logits);
-    item->probabilities = (uint16_t *)at;
-    at += padded(heads * limit * sizeof *item->probabilities);
     item->factors = (float *)at;
     return at + padded(heads * sizeof *item->factors) - (uintptr_t)workspace;
 }
@@ -144,8 +141,18 @@ static void decode_block(const struct attention *attention, const struct item *i
     }
 }
 
-/* Logits of one head to bf16 probabilities, not yet divided by the denominator, whose inverse is returned. */
-static float make_probabilities(const struct item *item, float sink, float *logits, uint16_t *probabilities) {
+/* The probabilities of a head of the item. */
+static uint16_t *probabilities_at(const struct item *item, int64_t head) {
+    return (uint16_t *)(void *)(item->logits + head * item->key_stride);
+}
+
+/*
+ * Logits of one head to bf16 probabilities, in place and not yet divided by the denominator, whose inverse is
+ * returned.
+ */
+static float make_probabilities(const struct item *item, float sink, int64_t head) {
+    float *logits = item->logits + head * item->key_stride;
+    uint16_t *probabilities = probabilities_at(item, head);
     int64_t count = (item->key_count + LANES - 1) / LANES * LANES;
     for (int64_t n = item->key_count; n < count; n++) {
         logits[n] = -INFINITY;
@@ -174,7 +181,7 @@ static void make_values(const struct attention *attention, const struct item *it
 #pragma GCC unroll 8
     for (int h = 0; h < VALUE_HEADS; h++) {
         int64_t clamped = head + h < item->head_count ? head + h : item->head_count - 1;
-        probabilities[h] = item->probabilities + clamped * item->key_stride;
+        probabilities[h] = probabilities_at(item, clamped);
         sums[h][0] = _mm512_setzero_ps();
         sums[h][1] = _mm512_setzero_ps();
     }
@@ -224,9 +231,7 @@ static void attend(const void *context, int64_t index, void *workspace) {
         make_logits(attention, &item, n);
     }
     for (int64_t h = 0; h < item.head_count; h++) {
-        float sink = attention_sink(args, item.first_head + h);
-        item.factors[h] = make_probabilities(&item, sink, item.logits + h * item.key_stride,
-                                             item.probabilities + h * item.key_stride);
+        item.factors[h] = make_probabilities(&item, attention_sink(args, item.first_head + h), h);
     }
     for (int64_t h = 0; h < item.head_count; h += VALUE_HEADS) {
         for (int64_t c = 0; c < item.width; c += STEP) {

@@ -29,19 +29,22 @@ static inline void piece_store(float *to, f32_piece value) {
     memcpy(to, &value, sizeof value);
 }
 
-/* The lanes of one piece of a[i] . b[j] for the four of a and TILE_B of b, to sums[i][j]. */
-static inline void dot_piece(const float *const *a, const float *const *b, int64_t first, int64_t count,
-                             float (*sums)[DOT_SIDE][LANES]) {
+/*
+ * Of a[i] . b[j], for the four of a and TILE_B of b from `first_b`, the lanes of the piece that begins at
+ * `first_lane`: to sums[i][j].
+ */
+static inline void dot_piece(const float *const *a, const float *const *b, int first_b, int first_lane,
+                             int64_t count, float (*sums)[DOT_SIDE][LANES]) {
     f32_piece partial[DOT_SIDE * TILE_B];
 #pragma GCC unroll 16
     for (int i = 0; i < DOT_SIDE * TILE_B; i++) {
         partial[i] = (f32_piece){0};
     }
-    for (int64_t c = first; c < count; c += LANES) {
+    for (int64_t c = first_lane; c < count; c += LANES) {
         f32_piece y[TILE_B];
 #pragma GCC unroll 4
         for (int j = 0; j < TILE_B; j++) {
-            y[j] = piece_load(b[j] + c);
+            y[j] = piece_load(b[first_b + j] + c);
         }
 #pragma GCC unroll 4
         for (int i = 0; i < DOT_SIDE; i++) {
@@ -54,7 +57,7 @@ static inline void dot_piece(const float *const *a, const float *const *b, int64
     }
 #pragma GCC unroll 16
     for (int i = 0; i < DOT_SIDE * TILE_B; i++) {
-        piece_store(sums[i / TILE_B][i % TILE_B] + first, partial[i]);
+        piece_store(sums[i / TILE_B][first_b + i % TILE_B] + first_lane, partial[i]);
     }
 }
 
@@ -87,7 +90,7 @@ static inline void lanes_dot_tile(const float *const *a, const float *const *b, 
     float sums[DOT_SIDE][DOT_SIDE][LANES];
     for (int j = 0; j < DOT_SIDE; j += TILE_B) {
         for (int lane = 0; lane < LANES; lane += PIECE_LANES) {
-            dot_piece(a, b + j, lane, count, (float(*)[DOT_SIDE][LANES]) & sums[0][j]);
+            dot_piece(a, b, j, lane, count, sums);
         }
     }
 #ifdef __AVX512F__

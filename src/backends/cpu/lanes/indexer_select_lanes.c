@@ -4,9 +4,9 @@
 #include "ops/indexer_select.h"
 
 #include "backends/cpu/indexer_waves.h"
-#include "backends/cpu/lanes/row_decode_lanes.h"
 #include "backends/cpu/lanes/dot_tile_lanes.h"
 #include "backends/cpu/lanes/lanes_entries.h"
+#include "backends/cpu/lanes/row_decode_lanes.h"
 
 /* A thread's scratch. */
 struct scratch {

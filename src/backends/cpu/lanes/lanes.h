@@ -19,9 +19,9 @@
 typedef float f32x16 __attribute__((vector_size(64)));
 typedef int32_t i32x16 __attribute__((vector_size(64)));
 typedef uint32_t u32x16 __attribute__((vector_size(64)));
-typedef uint16_t u16x16 __attribute__((vector_size(32)));
 typedef uint8_t u8x16 __attribute__((vector_size(16)));
 
+/* Carried by loops piece by piece: a whole f32x16 would go through memory (pieces.h). */
 union f32_pieces {
     f32x16 whole;
     f32_piece piece[PIECE_COUNT];
@@ -59,12 +59,6 @@ static inline u32x16 lanes_bits(f32x16 value) {
 
 static inline f32x16 lanes_from_bits(u32x16 bits) {
     return (f32x16)bits;
-}
-
-/* Where `mask` is all ones a, elsewhere b. */
-static inline f32x16 lanes_select(i32x16 mask, f32x16 a, f32x16 b) {
-    u32x16 chosen = ((u32x16)mask & lanes_bits(a)) | (~(u32x16)mask & lanes_bits(b));
-    return lanes_from_bits(chosen);
 }
 
 /* b if either is a NaN. */
@@ -149,31 +143,6 @@ static inline void lanes_write_part(enum dtype dtype, void *data, int64_t index,
     }
 }
 
-/*
- * A value that a loop carries. In a plain f32x16 it would go through memory in small parts where registers
- * are narrower.
- */
-struct lanes_running {
-    f32_piece piece[PIECE_COUNT];
-};
-
-static inline f32x16 lanes_running_value(const struct lanes_running *running) {
-    union f32_pieces value;
-#pragma GCC unroll 4
-    for (int i = 0; i < PIECE_COUNT; i++) {
-        value.piece[i] = running->piece[i];
-    }
-    return value.whole;
-}
-
-static inline void lanes_running_add(struct lanes_running *running, f32x16 term) {
-    union f32_pieces from = {term};
-#pragma GCC unroll 4
-    for (int i = 0; i < PIECE_COUNT; i++) {
-        running->piece[i] += from.piece[i];
-    }
-}
-
 /* The sum of the lanes, as the adjacent binary tree ((0+1)+(2+3))+... */
 static inline float lanes_sum(f32x16 value) {
     float v[LANES];
@@ -239,16 +208,18 @@ static inline float lanes_largest(f32x16 value) {
 
 /* sum a[i] * b[i]: lane i mod 16 sums in order of i, then lanes_sum. */
 static inline float lanes_dot(const float *a, const float *b, int64_t count) {
-    struct lanes_running sum = {0};
-    int64_t i = 0;
-    for (; i + LANES <= count; i += LANES) {
-        lanes_running_add(&sum, lanes_load(a + i) * lanes_load(b + i));
+    union f32_pieces sum = {{0}};
+    for (int64_t i = 0; i < count; i += LANES) {
+#pragma GCC unroll 4
+        for (int p = 0; p < PIECE_COUNT; p++) {
+            int64_t at = i + p * PIECE_LANES;
+            if (at < count) {
+                sum.piece[p] +=
+                    piece_read(DTYPE_F32, a, at, count - at) * piece_read(DTYPE_F32, b, at, count - at);
+            }
+        }
     }
-    if (i < count) {
-        lanes_running_add(&sum, lanes_read_part(DTYPE_F32, a, i, count - i) *
-                                    lanes_read_part(DTYPE_F32, b, i, count - i));
-    }
-    return lanes_sum(lanes_running_value(&sum));
+    return lanes_sum(sum.whole);
 }
 
 /* exp(x) within 2 ULP; 0 below -87.3, infinity above 88.7. */

@@ -11,7 +11,7 @@
 
 /* Lane-wise sums of the squares of `count` elements from `first`: lane i mod 16 sums in order of i. */
 LANES_INLINE f32x16 lanes_squares(enum dtype dtype, const void *x, int64_t first, int64_t count) {
-    struct lanes_running sums = {0};
+    union f32_pieces sums = {{0}};
     for (int64_t i = 0; i < count; i += LANES) {
 #pragma GCC unroll 4
         for (int p = 0; p < PIECE_COUNT; p++) {
@@ -22,7 +22,7 @@ LANES_INLINE f32x16 lanes_squares(enum dtype dtype, const void *x, int64_t first
             }
         }
     }
-    return lanes_running_value(&sums);
+    return sums.whole;
 }
 
 /*

@@ -8,9 +8,9 @@
 #include <math.h>
 
 #include "backends/cpu/attention_keys.h"
-#include "backends/cpu/lanes/row_decode_lanes.h"
 #include "backends/cpu/lanes/dot_tile_lanes.h"
 #include "backends/cpu/lanes/lanes_entries.h"
+#include "backends/cpu/lanes/row_decode_lanes.h"
 
 enum { KEY_BLOCK = 32 /* keys decoded together; a multiple of LANES */ };
 
