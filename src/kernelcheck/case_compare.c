@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tensor/elements.h"
+#include "tensor/number_format.h"
 
 static int64_t output_columns(const struct case_output *output) {
     return output->is_rows ? output->layout.width : (int64_t)(output->row_bytes / dtype_bytes(output->dtype));
@@ -98,12 +99,12 @@ enum status case_compare_near(const struct kernel_case *kernel_case, const unsig
 static enum status find_element(const struct case_output *output, const unsigned char *got,
                                 const unsigned char *wanted, struct difference *out) {
     size_t columns = (size_t)output_columns(output);
-    float *values = malloc((2 * columns + 1) * sizeof *values);
+    float *values = calloc(2 * columns + 1, sizeof *values);
     CHECK_MEMORY(values);
     decode_row(output, got, values);
     decode_row(output, wanted, values + columns);
     size_t at = 0;
-    while (at + 1 < columns && memcmp(&values[at], &values[columns + at], sizeof *values) == 0) {
+    while (at + 1 < columns && f32_bits(values[at]) == f32_bits(values[columns + at])) {
         at++;
     }
     out->element = (int64_t)at;

@@ -2,12 +2,11 @@
  * Indexer and attention. Shapes: width, outer = heads, plain = channels kept in bf16, limit = entries that a
  * selection holds, window, ratio.
  */
+#include <math.h>
 
 #include "kernelcheck/case_families.h"
 #include "kernelcheck/case_random.h"
 #include "kernelcheck/case_values.h"
-
-#include <math.h>
 
 static const struct tolerance exact = {TOLERANCE_EXACT, 0, 0, "the scores are exact, so the choice is"};
 static const struct tolerance rotate_tolerances[NUMERICS_COUNT] = {

@@ -2,7 +2,6 @@
  * Row by row arithmetic and copies. Shapes: width = channels, outer = heads or copies, inner = rows of a
  * table, plain = rotary channels. is_variant: rms_norm has no weight, rope turns back.
  */
-
 #include "kernelcheck/case_families.h"
 #include "kernelcheck/case_random.h"
 #include "kernelcheck/case_values.h"

@@ -2,7 +2,6 @@
  * Rows on their way into the state. Shapes: width, plain = channels kept in bf16 (or rotary channels), window
  * = rows of the ring, ratio. is_variant: rows of the indexer instead of keys and values.
  */
-
 #include "kernelcheck/case_families.h"
 #include "kernelcheck/case_values.h"
 

@@ -1,8 +1,8 @@
 /* Residual streams. Shapes: width, outer = streams, limit = Sinkhorn iterations. */
+#include <math.h>
+
 #include "kernelcheck/case_families.h"
 #include "kernelcheck/case_values.h"
-
-#include <math.h>
 
 static const struct tolerance out_tolerances[NUMERICS_COUNT] = {
     {TOLERANCE_NMSE, 1e-11, 1e-9, "fp32 sums and gates against double"},

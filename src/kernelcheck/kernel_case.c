@@ -148,9 +148,13 @@ enum status kernel_case_add_state_output(struct kernel_case *kernel_case, size_t
     return STATUS_OK;
 }
 
-enum status kernel_case_upload(const struct kernel_case *kernel_case) {
+enum status kernel_case_upload(struct kernel_case *kernel_case) {
     for (size_t i = 0; i < kernel_case->operand_count; i++) {
-        const struct case_operand *operand = &kernel_case->operands[i];
+        struct case_operand *operand = &kernel_case->operands[i];
+        if (operand->is_current) {
+            continue;
+        }
+        operand->is_current = true;
         TRY(stream_copy_to_device(kernel_case->place.stream, operand->memory, operand->image,
                                   operand->total));
     }
@@ -168,6 +172,10 @@ enum status kernel_case_download(struct kernel_case *kernel_case) {
         TRY(stream_copy_to_host(kernel_case->place.stream, operand->result, operand->memory, operand->total));
     }
     TRY(stream_synchronize(kernel_case->place.stream));
+    for (size_t i = 0; i < kernel_case->operand_count; i++) {
+        struct case_operand *operand = &kernel_case->operands[i];
+        operand->is_current = memcmp(operand->result, operand->image, operand->total) == 0;
+    }
     return STATUS_OK;
 }
 

@@ -60,6 +60,7 @@ struct case_operand {
     size_t offset;         /* of the data in all three */
     size_t bytes;          /* of the data */
     size_t total;
+    bool is_current; /* the device holds the image */
 };
 
 /* An output: the rows of one operand that the operation writes. */
@@ -149,8 +150,8 @@ enum status kernel_case_add_state_output(struct kernel_case *kernel_case, size_t
                                          const struct row_layout *layout, const struct tolerance *tolerance,
                                          int64_t **offsets);
 
-/* Copies the images to the device, and results back. */
-enum status kernel_case_upload(const struct kernel_case *kernel_case);
+/* Copies to the device the images of operands that a run has changed, and results back. */
+enum status kernel_case_upload(struct kernel_case *kernel_case);
 enum status kernel_case_download(struct kernel_case *kernel_case);
 
 /* Bytes of one row of the plan in the packing of kernel_case_pack. */
@@ -159,7 +160,7 @@ size_t kernel_case_packed_bytes(const struct kernel_case *kernel_case);
 /* The outputs of the last run: per plan row and output one byte (is written), then the row's bytes. */
 void kernel_case_pack(const struct kernel_case *kernel_case, unsigned char *packed);
 
-/* The first changed byte that the operation may not write: false if there is none. */
+/* The first changed byte that the operation may not write: false if there is none. Uses up the results. */
 bool kernel_case_find_damage(const struct kernel_case *kernel_case, size_t *operand, int64_t *offset);
 
 #endif

@@ -3,7 +3,8 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
+
+#include "tensor/number_format.h"
 
 enum { BF16_MANTISSA_BITS = 7, F32_MANTISSA_BITS = 23, FEW_COLUMNS = 8, MEAN_ELEMENTS = 256 };
 
@@ -28,7 +29,7 @@ static bool holds_exactly(bool by_value, const struct comparison *rows, struct d
         for (int64_t i = 0; rows->is_present[row] && i < rows->columns; i++) {
             const float *got = &rows->got[row * rows->columns + i];
             const float *wanted = &rows->wanted[row * rows->columns + i];
-            if (by_value ? !is_same(*got, *wanted) : memcmp(got, wanted, sizeof *got) != 0) {
+            if (by_value ? !is_same(*got, *wanted) : f32_bits(*got) != f32_bits(*wanted)) {
                 note(worst, row, i, rows, INFINITY);
                 return false;
             }

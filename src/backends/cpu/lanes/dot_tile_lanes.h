@@ -1,5 +1,6 @@
 /*
- * Sixteen dot products at once: four vectors with four others, each with the order of lanes_dot.
+ * Sixteen dot products at once: four vectors with four others. For each, lane i mod 16 sums the products in
+ * order of i, then the lanes are summed as by lanes_sum.
  */
 #ifndef SLUICE_BACKENDS_CPU_LANES_DOT_TILE_LANES_H
 #define SLUICE_BACKENDS_CPU_LANES_DOT_TILE_LANES_H
@@ -18,16 +19,6 @@ enum {
 /* Four results: those of one a with the four b. */
 typedef float f32x4 __attribute__((vector_size(16)));
 typedef int32_t i32x4 __attribute__((vector_size(16)));
-
-static inline f32_piece piece_load(const float *from) {
-    f32_piece value;
-    memcpy(&value, from, sizeof value);
-    return value;
-}
-
-static inline void piece_store(float *to, f32_piece value) {
-    memcpy(to, &value, sizeof value);
-}
 
 /*
  * Of a[i] . b[j], for the four of a and TILE_B of b from `first_b`, the lanes of the piece that begins at
@@ -85,7 +76,7 @@ static inline f32x4 dot_sum_four(float (*sums)[LANES]) {
 }
 #endif
 
-/* Lane j of out[i] is lanes_dot(a[i], b[j], count). count: a multiple of LANES. */
+/* Lane j of out[i] is a[i] . b[j]. count: a multiple of LANES. */
 static inline void lanes_dot_tile(const float *const *a, const float *const *b, int64_t count, f32x4 *out) {
     float sums[DOT_SIDE][DOT_SIDE][LANES];
     for (int j = 0; j < DOT_SIDE; j += TILE_B) {

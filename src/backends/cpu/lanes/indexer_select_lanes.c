@@ -1,5 +1,6 @@
 /*
- * Scores of the indexer in fp32 lanes: each dot product is a lanes_dot, heads are added in their order.
+ * Scores of the indexer in fp32 lanes: each dot product is one of dot_tile_lanes.h, heads are added in their
+ * order.
  */
 #include "ops/indexer_select.h"
 

@@ -206,22 +206,6 @@ static inline float lanes_largest(f32x16 value) {
     return largest;
 }
 
-/* sum a[i] * b[i]: lane i mod 16 sums in order of i, then lanes_sum. */
-static inline float lanes_dot(const float *a, const float *b, int64_t count) {
-    union f32_pieces sum = {{0}};
-    for (int64_t i = 0; i < count; i += LANES) {
-#pragma GCC unroll 4
-        for (int p = 0; p < PIECE_COUNT; p++) {
-            int64_t at = i + p * PIECE_LANES;
-            if (at < count) {
-                sum.piece[p] +=
-                    piece_read(DTYPE_F32, a, at, count - at) * piece_read(DTYPE_F32, b, at, count - at);
-            }
-        }
-    }
-    return lanes_sum(sum.whole);
-}
-
 /* exp(x) within 2 ULP; 0 below -87.3, infinity above 88.7. */
 static inline f32x16 lanes_exp(f32x16 x) {
     union f32_pieces value = {x};

@@ -5,14 +5,13 @@
  * a time. For each (input, row) lane i mod 16 sums in order of the columns, then the lanes are summed by the
  * tree.
  */
+#include "backends/cpu/lanes/dot_tile_lanes.h"
 #include "backends/cpu/lanes/lanes.h"
 #include "backends/cpu/lanes/lanes_entries.h"
 #include "backends/cpu/lanes/quantize_lanes.h"
 #include "backends/cpu/lanes/weight_rows_lanes.h"
 #include "backends/cpu/matrix/matrix_kernel.h"
 #include "backends/cpu/matrix/matrix_store_lanes.h"
-
-enum { TILE_INPUTS = 4 };
 
 /* Floats of a packed or decoded row: whole vectors. */
 static int64_t stride_of(int64_t columns) {
@@ -46,60 +45,59 @@ static size_t scratch_bytes(int64_t columns) {
     return MATRIX_SINK_ROWS * packed_bytes(columns);
 }
 
-/* Lane sums of one decoded row with four inputs. */
-static void multiply_row(const float *row, int64_t stride, const float *inputs, f32x16 sums[TILE_INPUTS]) {
-    f32x16 a = {0};
-    f32x16 b = {0};
-    f32x16 c = {0};
-    f32x16 d = {0};
-    for (int64_t i = 0; i < stride; i += LANES) {
-        f32x16 weight = lanes_load(row + i);
-        a += weight * lanes_load(inputs + i);
-        b += weight * lanes_load(inputs + stride + i);
-        c += weight * lanes_load(inputs + 2 * stride + i);
-        d += weight * lanes_load(inputs + 3 * stride + i);
+/* One decoded row with one input, in the order of a dot tile. */
+static float multiply_once(const float *row, const float *input, int64_t stride) {
+    float lanes[LANES];
+    f32_piece sums[PIECE_COUNT];
+    for (int p = 0; p < PIECE_COUNT; p++) {
+        sums[p] = piece_splat(0.0f);
     }
-    sums[0] = a;
-    sums[1] = b;
-    sums[2] = c;
-    sums[3] = d;
-}
-
-/* Lane sums of one decoded row with one input: the same order. */
-static f32x16 multiply_row_once(const float *row, int64_t stride, const float *input) {
-    f32x16 sum = {0};
     for (int64_t i = 0; i < stride; i += LANES) {
-        sum += lanes_load(row + i) * lanes_load(input + i);
-    }
-    return sum;
-}
-
-/* Up to four inputs times up to sixteen decoded rows. */
-static void multiply_tile(const float *rows, int64_t row_count, int64_t stride, const float *inputs,
-                          int64_t input_count, f32x16 sums[TILE_INPUTS][MATRIX_SINK_ROWS]) {
-    for (int64_t r = 0; r < row_count; r++) {
-        f32x16 of_row[TILE_INPUTS];
-        if (input_count == TILE_INPUTS) {
-            multiply_row(rows + r * stride, stride, inputs, of_row);
+        for (int p = 0; p < PIECE_COUNT; p++) {
+            sums[p] += piece_load(row + i + p * PIECE_LANES) * piece_load(input + i + p * PIECE_LANES);
         }
-        for (int64_t m = 0; m < input_count; m++) {
-            sums[m][r] = input_count == TILE_INPUTS
-                             ? of_row[m]
-                             : multiply_row_once(rows + r * stride, stride, inputs + m * stride);
+    }
+    for (int p = 0; p < PIECE_COUNT; p++) {
+        piece_store(lanes + p * PIECE_LANES, sums[p]);
+    }
+    return lanes_sum(lanes_load(lanes));
+}
+
+/* Four inputs times sixteen decoded rows: values[input][row]. Missing ones repeat the last, to be dropped. */
+static void multiply_tile(const float *rows, int64_t row_count, int64_t stride, const float *inputs,
+                          int64_t input_count, float values[DOT_SIDE][MATRIX_SINK_ROWS]) {
+    const float *of_inputs[DOT_SIDE];
+    for (int64_t m = 0; m < DOT_SIDE; m++) {
+        of_inputs[m] = inputs + (m < input_count ? m : input_count - 1) * stride;
+    }
+    for (int64_t first = 0; first < row_count; first += DOT_SIDE) {
+        const float *of_rows[DOT_SIDE];
+        f32x4 products[DOT_SIDE];
+        for (int64_t r = 0; r < DOT_SIDE; r++) {
+            of_rows[r] = rows + (first + r < row_count ? first + r : row_count - 1) * stride;
+        }
+        lanes_dot_tile(of_inputs, of_rows, stride, products);
+        for (int64_t m = 0; m < DOT_SIDE; m++) {
+            memcpy(values[m] + first, &products[m], sizeof products[m]);
         }
     }
 }
 
 static void multiply_rows(const float *rows, int64_t first_row, int64_t row_count, int64_t stride,
                           const float *inputs, int64_t count, const struct matrix_sink *sink) {
-    for (int64_t m = 0; m < count; m += TILE_INPUTS) {
-        f32x16 sums[TILE_INPUTS][MATRIX_SINK_ROWS] = {{{0}}};
-        float values[MATRIX_SINK_ROWS];
-        int64_t tile = count - m < TILE_INPUTS ? count - m : TILE_INPUTS;
-        multiply_tile(rows, row_count, stride, inputs + m * stride, tile, sums);
+    float values[DOT_SIDE][MATRIX_SINK_ROWS];
+    if (count == 1) {
+        for (int64_t r = 0; r < row_count; r++) {
+            values[0][r] = multiply_once(rows + r * stride, inputs, stride);
+        }
+        sink->take(sink->context, 0, first_row, row_count, values[0]);
+        return;
+    }
+    for (int64_t m = 0; m < count; m += DOT_SIDE) {
+        int64_t tile = count - m < DOT_SIDE ? count - m : DOT_SIDE;
+        multiply_tile(rows, row_count, stride, inputs + m * stride, tile, values);
         for (int64_t i = 0; i < tile; i++) {
-            lanes_store(values, lanes_sum_each(sums[i]));
-            sink->take(sink->context, m + i, first_row, row_count, values);
+            sink->take(sink->context, m + i, first_row, row_count, values[i]);
         }
     }
 }

@@ -42,6 +42,17 @@ LANES_INLINE f32_piece piece_splat(float value) {
     return (f32_piece){0} + value;
 }
 
+/* Addresses need no alignment. */
+LANES_INLINE f32_piece piece_load(const float *from) {
+    f32_piece value;
+    memcpy(&value, from, sizeof value);
+    return value;
+}
+
+LANES_INLINE void piece_store(float *to, f32_piece value) {
+    memcpy(to, &value, sizeof value);
+}
+
 /* Where `mask` (a comparison's result) is all ones a, elsewhere b. */
 LANES_INLINE f32_piece piece_select(i32_piece mask, f32_piece a, f32_piece b) {
     return (f32_piece)((mask & (i32_piece)a) | (~mask & (i32_piece)b));

@@ -5,6 +5,7 @@
 #ifndef SLUICE_BACKENDS_CPU_LANES_ROW_DECODE_LANES_H
 #define SLUICE_BACKENDS_CPU_LANES_ROW_DECODE_LANES_H
 
+#include "backends/cpu/lanes/decode_pieces.h"
 #include "backends/cpu/lanes/dot_tile_lanes.h"
 #include "tensor/number_format.h"
 #include "tensor/quantize.h"
@@ -13,36 +14,6 @@
 /* Channels of a decoded row, padded to whole vectors. */
 static inline int64_t lanes_padded(int64_t width) {
     return (width + LANES - 1) / LANES * LANES;
-}
-
-/* One instruction where the generic conversion takes several. */
-static inline u32_piece piece_load_bytes(const unsigned char *from) {
-#if defined(__AVX512F__)
-    return (u32_piece)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)from));
-#elif defined(__AVX2__)
-    return (u32_piece)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)from));
-#else
-    u8_piece bytes;
-    memcpy(&bytes, from, sizeof bytes);
-    return __builtin_convertvector(bytes, u32_piece);
-#endif
-}
-
-static inline f32_piece piece_decode_e4m3(u32_piece code) {
-    u32_piece magnitude = code & 0x7Fu;
-    f32_piece small = __builtin_convertvector((i32_piece)magnitude, f32_piece) * 0x1p-9f;
-    f32_piece normal = (f32_piece)((magnitude << 20) + (120u << 23));
-    f32_piece value = piece_select((i32_piece)(magnitude < 8u), small, normal);
-    value = piece_select((i32_piece)(magnitude == 0x7Fu), piece_splat(__builtin_nanf("")), value);
-    return (f32_piece)((u32_piece)value | ((code & 0x80u) << 24));
-}
-
-static inline f32_piece piece_decode_e2m1(u32_piece code) {
-    u32_piece magnitude = code & 7u;
-    f32_piece small = __builtin_convertvector((i32_piece)magnitude, f32_piece) * 0.5f;
-    f32_piece normal = (f32_piece)((magnitude << 22) + (126u << 23));
-    f32_piece value = piece_select((i32_piece)(magnitude < 2u), small, normal);
-    return (f32_piece)((u32_piece)value | ((code & 8u) << 28));
 }
 
 static inline void lanes_decode_fp8_row(const struct row_layout *layout, const unsigned char *row,

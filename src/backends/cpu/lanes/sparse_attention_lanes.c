@@ -1,7 +1,7 @@
 /*
  * Attention in fp32 lanes. A block of keys is decoded, then meets all heads of the item: once for the logits,
- * once for the values, so that the scratch holds a few keys and all logits. A logit is a lanes_dot; values
- * sum key by key, lane-wise over the channels.
+ * once for the values, so that the scratch holds a few keys and all logits. A logit is a dot product of
+ * dot_tile_lanes.h; values sum key by key, lane-wise over the channels.
  */
 #include "ops/sparse_attention.h"
 

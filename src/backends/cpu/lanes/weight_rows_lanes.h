@@ -4,36 +4,10 @@
 #ifndef SLUICE_BACKENDS_CPU_LANES_WEIGHT_ROWS_LANES_H
 #define SLUICE_BACKENDS_CPU_LANES_WEIGHT_ROWS_LANES_H
 
+#include "backends/cpu/lanes/decode_pieces.h"
 #include "backends/cpu/lanes/lanes.h"
-#include "backends/cpu/lanes/quantize_lanes.h"
 #include "tensor/number_format.h"
 #include "tensor/weight.h"
-
-/* Sixteen e4m3 codes. */
-static inline f32x16 lanes_decode_e4m3(const uint8_t *codes) {
-    u8x16 bytes;
-    memcpy(&bytes, codes, sizeof bytes);
-    u32x16 code = __builtin_convertvector(bytes, u32x16);
-    u32x16 sign = (code & 0x80u) << 24;
-    u32x16 magnitude = code & 0x7Fu;
-    u32x16 normal = (magnitude << 20) + (120u << 23);
-    f32x16 small = __builtin_convertvector((i32x16)(code & 7u), f32x16) * 0x1p-9f;
-    u32x16 is_small = (u32x16)(magnitude < 8u);
-    u32x16 is_nan = (u32x16)(magnitude == 0x7Fu);
-    u32x16 bits = (is_small & lanes_bits(small)) | (~is_small & normal);
-    bits = (is_nan & 0x7FC00000u) | (~is_nan & bits);
-    return lanes_from_bits(bits | sign);
-}
-
-/* Sixteen e2m1 codes, one per lane: exponents 0 to 3 and one mantissa bit. */
-static inline f32x16 lanes_decode_e2m1(u32x16 code) {
-    u32x16 sign = (code & 8u) << 28;
-    u32x16 magnitude = code & 7u;
-    u32x16 normal = (magnitude << 22) + (126u << 23);
-    u32x16 is_small = (u32x16)(magnitude < 2u);
-    u32x16 half = (u32x16)(magnitude == 1u) & 0x3F000000u;
-    return lanes_from_bits((is_small & half) | (~is_small & normal) | sign);
-}
 
 static inline float weight_scale_at(const struct weight *weight, int64_t index) {
     const unsigned char *scales = weight->scales;
@@ -56,7 +30,9 @@ static inline void weight_row_decode_fp8_lanes(const struct weight *weight, int6
             memcpy(part, from, (size_t)(weight->columns - i));
             from = part;
         }
-        lanes_store(out + i, lanes_decode_e4m3(from) * scale);
+        for (int64_t p = 0; p < LANES; p += PIECE_LANES) {
+            piece_store(out + i + p, piece_decode_e4m3(piece_load_bytes(from + p)) * scale);
+        }
     }
 }
 
@@ -66,16 +42,16 @@ static inline void weight_row_decode_fp4_lanes(const struct weight *weight, int6
     int64_t groups = weight->columns / WEIGHT_FP4_GROUP;
     for (int64_t group = 0; group < groups; group++) {
         float scale = weight_scale_at(weight, row * groups + group);
-        u8x16 bytes;
-        memcpy(&bytes, codes + group * LANES, sizeof bytes);
-        u32x16 pair = __builtin_convertvector(bytes, u32x16);
-        f32x16 even = lanes_decode_e2m1(pair & 15u) * scale;
-        f32x16 odd = lanes_decode_e2m1(pair >> 4) * scale;
-        float *to = out + group * WEIGHT_FP4_GROUP;
-        lanes_store(
-            to, __builtin_shufflevector(even, odd, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23));
-        lanes_store(to + LANES, __builtin_shufflevector(even, odd, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13,
-                                                        29, 14, 30, 15, 31));
+        uint8_t apart[WEIGHT_FP4_GROUP];
+        for (int64_t i = 0; i < WEIGHT_FP4_GROUP / 2; i++) {
+            uint8_t pair = codes[group * (WEIGHT_FP4_GROUP / 2) + i];
+            apart[2 * i] = pair & 15u;
+            apart[2 * i + 1] = pair >> 4;
+        }
+        for (int64_t p = 0; p < WEIGHT_FP4_GROUP; p += PIECE_LANES) {
+            piece_store(out + group * WEIGHT_FP4_GROUP + p,
+                        piece_decode_e2m1(piece_load_bytes(apart + p)) * scale);
+        }
     }
 }
 
