@@ -13,9 +13,14 @@ enum {
     ROW_GROUP = 4,   /* weight rows that are streamed side by side */
     FEW_INPUTS = 4,  /* up to here weights are decoded in registers */
     TILE_INPUTS = 4, /* inputs of a panel tile */
+    /*
+     * How far ahead of its use a weight byte is asked for. Rows are short streams, four at a time, and each
+     * would start cold: the processor's own prefetcher does not know that the next rows follow.
+     */
+    PREFETCH_BYTES = 16384,
 };
 
-/* Scratch: the panel, one row of floats for the slow decoder, scales of four FP4 rows. */
+/* Scratch: the panel, one row of floats for the slow decoder, scales of four FP4 rows, scaled inputs. */
 static size_t panel_bytes(int64_t columns) {
     return (size_t)(MATRIX_BLOCK_ROWS * input_row_stride(columns)) * sizeof(uint16_t);
 }
@@ -26,7 +31,8 @@ static size_t lowered_words(int64_t columns) {
 
 size_t matrix_block_scratch_bytes(int64_t columns) {
     size_t bytes = panel_bytes(columns) + (size_t)input_row_stride(columns) * sizeof(float) +
-                   ROW_GROUP * lowered_words(columns) * sizeof(uint16_t);
+                   ROW_GROUP * lowered_words(columns) * sizeof(uint16_t) +
+                   (size_t)(FEW_INPUTS * input_row_stride(columns)) * sizeof(uint16_t);
     return (bytes + 63) & ~(size_t)63;
 }
 
@@ -51,7 +57,9 @@ struct block {
     uint16_t *panel;
     float *floats;
     uint16_t *lowered;
+    uint16_t *scaled_inputs; /* (FEW_INPUTS, stride) */
     struct fp8_table fp8;
+    struct fp8_table fp8_plain;
     __m512i fp4;
 };
 
@@ -98,8 +106,7 @@ static struct row_source source_of(const struct block *block, int64_t row, const
 static inline __attribute__((always_inline)) struct bf16_chunk decode_chunk(const struct block *block,
                                                                             enum weight_format format,
                                                                             const struct row_source *row,
-                                                                            int64_t column) {
-    int64_t left = block->columns - column;
+                                                                            int64_t column, int64_t left) {
     if (format == WEIGHT_FP8) {
         __m512i lowered = _mm512_set1_epi16((short)row->lowered[column / WEIGHT_FP8_BLOCK]);
         return fp8_decode(&block->fp8, row->codes + column, columns_mask(left), lowered);
@@ -116,16 +123,45 @@ static inline __attribute__((always_inline)) struct bf16_chunk decode_chunk(cons
                                _mm512_maskz_loadu_epi16(second, bytes + 64)};
 }
 
+/* Asks for the chunk's bytes of rows to come. Addresses past the weights do no harm. */
+static inline __attribute__((always_inline)) void
+prefetch_chunk(enum weight_format format, const struct row_source *row, int64_t column) {
+    const char *codes = (const char *)row->codes + PREFETCH_BYTES;
+    if (format == WEIGHT_FP4) {
+        if (column % (2 * CHUNK) == 0) {
+            _mm_prefetch(codes + column / 2, _MM_HINT_T1);
+        }
+    } else if (format == WEIGHT_FP8) {
+        _mm_prefetch(codes + column, _MM_HINT_T1);
+    } else {
+        _mm_prefetch(codes + 2 * column, _MM_HINT_T1);
+        _mm_prefetch(codes + 2 * column + 64, _MM_HINT_T1);
+    }
+}
+
 static inline __m512 dot_chunk(__m512 sum, struct bf16_chunk weights, const uint16_t *input) {
     __m512 part = _mm512_dpbf16_ps(sum, (__m512bh)weights.first, (__m512bh)_mm512_loadu_si512(input));
     return _mm512_dpbf16_ps(part, (__m512bh)weights.second, (__m512bh)_mm512_loadu_si512(input + 32));
 }
 
-/*
- * Lane sums of ROW_GROUP rows with `count` inputs, weights decoded in registers. sums: [count][ROWS]. False
- * if a code was a NaN, which the fast decoder does not know.
- */
-static inline __attribute__((always_inline)) bool
+/* One chunk of four rows. FP8 codes come without their scale: the inputs carry it. */
+static inline __attribute__((always_inline)) void
+stream_chunk(const struct block *block, enum weight_format format, const struct row_source *rows,
+             const uint16_t *inputs, int count, int64_t column, int64_t left, __m512 (*lanes)[ROW_GROUP]) {
+    for (int r = 0; r < ROW_GROUP; r++) {
+        prefetch_chunk(format, &rows[r], column);
+        struct bf16_chunk chunk =
+            format == WEIGHT_FP8
+                ? fp8_decode_plain(&block->fp8_plain, rows[r].codes + column, columns_mask(left))
+                : decode_chunk(block, format, &rows[r], column, left);
+        for (int m = 0; m < count; m++) {
+            lanes[m][r] = dot_chunk(lanes[m][r], chunk, inputs + m * block->stride + column);
+        }
+    }
+}
+
+/* Lane sums of ROW_GROUP rows with `count` inputs, weights decoded in registers. sums: [count][ROWS]. */
+static inline __attribute__((always_inline)) void
 stream_rows(const struct block *block, enum weight_format format, const struct row_source *rows,
             const uint16_t *inputs, int count, __m512 (*sums)[ROWS]) {
     __m512 lanes[FEW_INPUTS][ROW_GROUP];
@@ -134,50 +170,48 @@ stream_rows(const struct block *block, enum weight_format format, const struct r
             lanes[m][r] = _mm512_setzero_ps();
         }
     }
-    __mmask64 nan_codes = 0;
-    for (int64_t column = 0; column < block->columns; column += CHUNK) {
-        for (int r = 0; r < ROW_GROUP; r++) {
-            struct bf16_chunk chunk = decode_chunk(block, format, &rows[r], column);
-            if (format == WEIGHT_FP8) {
-                nan_codes |= fp8_find_nan(rows[r].codes + column, columns_mask(block->columns - column));
-            }
-            for (int m = 0; m < count; m++) {
-                lanes[m][r] = dot_chunk(lanes[m][r], chunk, inputs + m * block->stride + column);
-            }
-        }
+    int64_t whole = block->columns - block->columns % CHUNK;
+    for (int64_t column = 0; column < whole; column += CHUNK) {
+        stream_chunk(block, format, rows, inputs, count, column, CHUNK, lanes);
+    }
+    if (whole < block->columns) {
+        stream_chunk(block, format, rows, inputs, count, whole, block->columns - whole, lanes);
     }
     for (int m = 0; m < count; m++) {
         for (int r = 0; r < ROW_GROUP; r++) {
             sums[m][r] = lanes[m][r];
         }
     }
-    return nan_codes == 0;
 }
 
 /* One specialised loop per format and number of inputs. */
-#define STREAM_COUNT(format)                                      \
-    switch (count) {                                              \
-    case 1:                                                       \
-        return stream_rows(block, format, rows, inputs, 1, sums); \
-    case 2:                                                       \
-        return stream_rows(block, format, rows, inputs, 2, sums); \
-    case 3:                                                       \
-        return stream_rows(block, format, rows, inputs, 3, sums); \
-    default:                                                      \
-        return stream_rows(block, format, rows, inputs, 4, sums); \
+#define STREAM_COUNT(format)                               \
+    switch (count) {                                       \
+    case 1:                                                \
+        stream_rows(block, format, rows, inputs, 1, sums); \
+        break;                                             \
+    case 2:                                                \
+        stream_rows(block, format, rows, inputs, 2, sums); \
+        break;                                             \
+    case 3:                                                \
+        stream_rows(block, format, rows, inputs, 3, sums); \
+        break;                                             \
+    default:                                               \
+        stream_rows(block, format, rows, inputs, 4, sums); \
+        break;                                             \
     }
 
-static bool stream_fp8(const struct block *block, const struct row_source *rows, const uint16_t *inputs,
+static void stream_fp8(const struct block *block, const struct row_source *rows, const uint16_t *inputs,
                        int64_t count, __m512 (*sums)[ROWS]) {
     STREAM_COUNT(WEIGHT_FP8)
 }
 
-static bool stream_fp4(const struct block *block, const struct row_source *rows, const uint16_t *inputs,
+static void stream_fp4(const struct block *block, const struct row_source *rows, const uint16_t *inputs,
                        int64_t count, __m512 (*sums)[ROWS]) {
     STREAM_COUNT(WEIGHT_FP4)
 }
 
-static bool stream_plain(const struct block *block, const struct row_source *rows, const uint16_t *inputs,
+static void stream_plain(const struct block *block, const struct row_source *rows, const uint16_t *inputs,
                          int64_t count, __m512 (*sums)[ROWS]) {
     STREAM_COUNT(WEIGHT_PLAIN)
 }
@@ -198,7 +232,7 @@ static bool prepare_group(const struct block *block, int64_t row, int64_t last_r
     for (int r = 0; r < ROW_GROUP; r++) {
         int64_t at = row + r < last_row ? row + r : last_row;
         uint16_t *lowered = block->lowered + (size_t)r * lowered_words(block->columns);
-        if (block->weight->format != WEIGHT_PLAIN) {
+        if (block->weight->format == WEIGHT_FP4) {
             is_fast = prepare_scales(block, at, lowered) && is_fast;
         }
         rows[r] = source_of(block, at, lowered);
@@ -206,26 +240,65 @@ static bool prepare_group(const struct block *block, int64_t row, int64_t last_r
     return is_fast;
 }
 
-/* Few inputs: false, with nothing handed out, if a row needs the slow decoder. */
+/* A packed vector of bf16 times a power of two: exact. */
+static __m512i scale_words(__m512i words, __m512 scale) {
+    __m512 low =
+        _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(words)), 16));
+    __m512 high = _mm512_castsi512_ps(
+        _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(words, 1)), 16));
+    __m512i low_bits = _mm512_srli_epi32(_mm512_castps_si512(_mm512_mul_ps(low, scale)), 16);
+    __m512i high_bits = _mm512_srli_epi32(_mm512_castps_si512(_mm512_mul_ps(high, scale)), 16);
+    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi32_epi16(low_bits)),
+                              _mm512_cvtepi32_epi16(high_bits), 1);
+}
+
+/*
+ * Inputs times the scales of FP8 rows first_row .. last_row, which must lie in one block of 128 rows:
+ * products are the same as with scaled weights. False if they do not, or a scale is so extreme that an input
+ * could leave the range of bf16.
+ */
+static bool scale_inputs(const struct block *block, int64_t first_row, int64_t last_row,
+                         const uint16_t *inputs, int64_t count) {
+    enum { SCALE_SMALLEST = 64, SCALE_LARGEST = 190 };
+    int64_t blocks = (block->columns + WEIGHT_FP8_BLOCK - 1) / WEIGHT_FP8_BLOCK;
+    const uint8_t *scales = (const uint8_t *)block->weight->scales + first_row / WEIGHT_FP8_BLOCK * blocks;
+    if (first_row / WEIGHT_FP8_BLOCK != last_row / WEIGHT_FP8_BLOCK) {
+        return false;
+    }
+    for (int64_t column = 0; column < block->stride; column += 32) {
+        uint8_t byte = scales[column / WEIGHT_FP8_BLOCK];
+        if (byte < SCALE_SMALLEST || byte > SCALE_LARGEST) {
+            return false;
+        }
+        __m512 scale = _mm512_set1_ps(e8m0_decode(byte));
+        for (int64_t m = 0; m < count; m++) {
+            __m512i words = _mm512_loadu_si512(inputs + m * block->stride + column);
+            _mm512_storeu_si512(block->scaled_inputs + m * block->stride + column, scale_words(words, scale));
+        }
+    }
+    return true;
+}
+
+/*
+ * Few inputs, which for FP8 are scaled already: false, with nothing handed out, if a row needs the panel's
+ * way.
+ */
 static bool multiply_streaming(const struct block *block, int64_t first_row, int64_t row_count,
                                const uint16_t *inputs, int64_t count, const struct matrix_sink *sink) {
     __m512 sums[FEW_INPUTS][ROWS];
+    int64_t last_row = first_row + row_count - 1;
     for (int64_t group = 0; group < ROWS; group += ROW_GROUP) {
         struct row_source rows[ROW_GROUP];
-        if (!prepare_group(block, first_row + group, first_row + row_count - 1, rows)) {
+        if (!prepare_group(block, first_row + group, last_row, rows)) {
             return false;
         }
         __m512(*target)[ROWS] = (__m512(*)[ROWS])(void *)&sums[0][group];
-        bool is_done;
         if (block->weight->format == WEIGHT_FP8) {
-            is_done = stream_fp8(block, rows, inputs, count, target);
+            stream_fp8(block, rows, inputs, count, target);
         } else if (block->weight->format == WEIGHT_FP4) {
-            is_done = stream_fp4(block, rows, inputs, count, target);
+            stream_fp4(block, rows, inputs, count, target);
         } else {
-            is_done = stream_plain(block, rows, inputs, count, target);
-        }
-        if (!is_done) {
-            return false;
+            stream_plain(block, rows, inputs, count, target);
         }
     }
     for (int64_t m = 0; m < count; m++) {
@@ -251,7 +324,7 @@ static inline __attribute__((always_inline)) bool decode_row_fast(const struct b
                                                                   uint16_t *panel_row) {
     __mmask64 nan_codes = 0;
     for (int64_t column = 0; column < block->columns; column += CHUNK) {
-        struct bf16_chunk chunk = decode_chunk(block, format, source, column);
+        struct bf16_chunk chunk = decode_chunk(block, format, source, column, block->columns - column);
         if (format == WEIGHT_FP8) {
             nan_codes |= fp8_find_nan(source->codes + column, columns_mask(block->columns - column));
         }
@@ -346,7 +419,9 @@ static struct block make_block(const struct weight *weight, void *scratch) {
     block.panel = scratch;
     block.floats = (float *)(void *)((char *)scratch + panel_bytes(weight->columns));
     block.lowered = (uint16_t *)(block.floats + block.stride);
+    block.scaled_inputs = block.lowered + ROW_GROUP * lowered_words(weight->columns);
     block.fp8 = fp8_table_load();
+    block.fp8_plain = fp8_plain_table_load();
     block.fp4 = fp4_table_load();
     return block;
 }
@@ -354,16 +429,19 @@ static struct block make_block(const struct weight *weight, void *scratch) {
 void matrix_block_multiply(const struct weight *weight, int64_t first_row, int64_t row_count,
                            const void *inputs, int64_t count, void *scratch, const struct matrix_sink *sink) {
     struct block block = make_block(weight, scratch);
-    for (int64_t first = 0; first < row_count && count <= FEW_INPUTS; first += ROWS) {
-        int64_t rows = row_count - first < ROWS ? row_count - first : ROWS;
-        if (count > 0 && !multiply_streaming(&block, first_row + first, rows, inputs, count, sink)) {
-            fill_panel(&block, first_row + first, rows);
-            multiply_panel(&block, first_row + first, rows, inputs, count, sink);
-        }
+    const uint16_t *streamed = inputs;
+    bool streams = count >= 1 && count <= FEW_INPUTS;
+    if (streams && weight->format == WEIGHT_FP8) {
+        streams = scale_inputs(&block, first_row, first_row + row_count - 1, inputs, count);
+        streamed = block.scaled_inputs;
     }
-    if (count > FEW_INPUTS) {
-        fill_panel(&block, first_row, row_count);
-        multiply_panel(&block, first_row, row_count, inputs, count, sink);
+    for (int64_t first = 0; first < row_count; first += ROWS) {
+        int64_t rows = row_count - first < ROWS ? row_count - first : ROWS;
+        if (streams && multiply_streaming(&block, first_row + first, rows, streamed, count, sink)) {
+            continue;
+        }
+        fill_panel(&block, first_row + first, rows);
+        multiply_panel(&block, first_row + first, rows, inputs, count, sink);
     }
 }
 

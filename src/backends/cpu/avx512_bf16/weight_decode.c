@@ -28,8 +28,25 @@
 #define LOW_BYTE(bits) (uint8_t)((bits)&0xFF)
 #define HIGH_BYTE(bits) (uint8_t)((bits) >> 8)
 
+/* The same bits as they are without a scale: lowered by all that scale byte 127 lowers them. */
+#define FP8_PLAIN(bits) ((bits) - ((FP8_SCALE_LARGEST - 127) << BF16_EXPONENT_SHIFT))
+#define PLAIN_LOW_BYTE(bits) LOW_BYTE(FP8_PLAIN(bits))
+#define PLAIN_HIGH_BYTE(bits) HIGH_BYTE(FP8_PLAIN(bits))
+
 static const uint8_t fp8_low[128] = FP8_ALL(LOW_BYTE);
 static const uint8_t fp8_high[128] = FP8_ALL(HIGH_BYTE);
+
+static const uint8_t fp8_plain_low[128] = FP8_ALL(PLAIN_LOW_BYTE);
+static const uint8_t fp8_plain_high[128] = FP8_ALL(PLAIN_HIGH_BYTE);
+
+struct fp8_table fp8_plain_table_load(void) {
+    const __mmask64 nan_code = (__mmask64)1 << 63; /* code 127 */
+    struct fp8_table table = {{_mm512_loadu_si512(fp8_plain_low), _mm512_loadu_si512(fp8_plain_low + 64)},
+                              {_mm512_loadu_si512(fp8_plain_high), _mm512_loadu_si512(fp8_plain_high + 64)}};
+    table.low[1] = _mm512_mask_blend_epi8(nan_code, table.low[1], _mm512_set1_epi8((char)0xC0));
+    table.high[1] = _mm512_mask_blend_epi8(nan_code, table.high[1], _mm512_set1_epi8(0x7F));
+    return table;
+}
 
 struct fp8_table fp8_table_load(void) {
     return (struct fp8_table){{_mm512_loadu_si512(fp8_low), _mm512_loadu_si512(fp8_low + 64)},

@@ -43,6 +43,20 @@ struct fp8_table {
 
 struct fp8_table fp8_table_load(void);
 
+/* The same without scale: bf16 bits of every magnitude as it is, a NaN for the NaN code. */
+struct fp8_table fp8_plain_table_load(void);
+
+/* The codes' own values, for kernels that scale their inputs instead. `mask`: columns that exist. */
+static inline struct bf16_chunk fp8_decode_plain(const struct fp8_table *table, const uint8_t *codes,
+                                                 __mmask64 mask) {
+    __m512i code = _mm512_maskz_loadu_epi8(mask, codes);
+    __m512i low = _mm512_permutex2var_epi8(table->low[0], code, table->low[1]);
+    __m512i high = _mm512_permutex2var_epi8(table->high[0], code, table->high[1]);
+    /* high | (code & 0x80): the sign. */
+    high = _mm512_ternarylogic_epi64(high, code, _mm512_set1_epi8((char)0x80), 0xF8);
+    return (struct bf16_chunk){_mm512_unpacklo_epi8(low, high), _mm512_unpackhi_epi8(low, high)};
+}
+
 /* Whether a chunk holds a NaN code. */
 static inline __mmask64 fp8_find_nan(const uint8_t *codes, __mmask64 mask) {
     __m512i code = _mm512_maskz_loadu_epi8(mask, codes);
