@@ -76,6 +76,7 @@ static bool prepare_scales(const struct block *block, int64_t row, uint16_t *low
     const uint8_t *scales =
         (const uint8_t *)weight->scales + (is_fp8 ? row / WEIGHT_FP8_BLOCK * count : row * count);
     int largest = is_fp8 ? FP8_SCALE_LARGEST : FP4_SCALE_LARGEST;
+    _mm_prefetch((const char *)scales + ROWS * count, _MM_HINT_T0);
     __m512i highest = _mm512_set1_epi16((short)largest);
     __mmask32 is_outside = 0;
     for (int64_t i = 0; i < count; i += 32) {
@@ -129,13 +130,13 @@ prefetch_chunk(enum weight_format format, const struct row_source *row, int64_t 
     const char *codes = (const char *)row->codes + PREFETCH_BYTES;
     if (format == WEIGHT_FP4) {
         if (column % (2 * CHUNK) == 0) {
-            _mm_prefetch(codes + column / 2, _MM_HINT_T1);
+            _mm_prefetch(codes + column / 2, _MM_HINT_T0);
         }
     } else if (format == WEIGHT_FP8) {
-        _mm_prefetch(codes + column, _MM_HINT_T1);
+        _mm_prefetch(codes + column, _MM_HINT_T0);
     } else {
-        _mm_prefetch(codes + 2 * column, _MM_HINT_T1);
-        _mm_prefetch(codes + 2 * column + 64, _MM_HINT_T1);
+        _mm_prefetch(codes + 2 * column, _MM_HINT_T0);
+        _mm_prefetch(codes + 2 * column + 64, _MM_HINT_T0);
     }
 }
 
@@ -351,7 +352,7 @@ static void decode_row(const struct block *block, int64_t row, uint16_t *panel_r
 }
 
 /* Four inputs times four panel rows: sums[m][r]. */
-static void multiply_tile(const uint16_t *panel, int64_t stride, const uint16_t *const *inputs,
+static void multiply_tile(const struct block *block, const uint16_t *panel, const uint16_t *const *inputs,
                           __m512 sums[TILE_INPUTS][ROWS], int64_t group) {
     __m512 lanes[TILE_INPUTS][ROW_GROUP];
     for (int m = 0; m < TILE_INPUTS; m++) {
@@ -359,10 +360,10 @@ static void multiply_tile(const uint16_t *panel, int64_t stride, const uint16_t 
             lanes[m][r] = _mm512_setzero_ps();
         }
     }
-    for (int64_t column = 0; column < stride; column += 32) {
+    for (int64_t column = 0; column < block->stride; column += 32) {
         __m512bh weights[ROW_GROUP];
         for (int r = 0; r < ROW_GROUP; r++) {
-            weights[r] = (__m512bh)_mm512_loadu_si512(panel + r * stride + column);
+            weights[r] = (__m512bh)_mm512_loadu_si512(panel + r * block->stride + column);
         }
         for (int m = 0; m < TILE_INPUTS; m++) {
             __m512bh input = (__m512bh)_mm512_loadu_si512(inputs[m] + column);
@@ -390,8 +391,7 @@ static void multiply_panel(const struct block *block, int64_t first_row, int64_t
             __m512 sums[TILE_INPUTS][ROWS];
             int64_t rows = row_count - first < ROWS ? row_count - first : ROWS;
             for (int64_t group = 0; group < ROWS; group += ROW_GROUP) {
-                multiply_tile(block->panel + (first + group) * block->stride, block->stride, tile, sums,
-                              group);
+                multiply_tile(block, block->panel + (first + group) * block->stride, tile, sums, group);
             }
             for (int64_t i = 0; i < tile_count; i++) {
                 finish_rows(sums[i], m + i, first_row + first, rows, sink);
