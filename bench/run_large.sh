@@ -41,7 +41,7 @@ for name in "${configs[@]}"; do
         --gen-tokens "$gen_tokens" --json >"$work/matrix.json"
     "$program" bench --model "$cache/$name" --context "$plot_contexts" --batch 1 --repeats "$plot_repeats" \
         --gen-tokens "$gen_tokens" --json --plot "$result-$name.svg" >"$work/contexts.json"
-    jq --arg name "$name" '{name: $name} + . + {context_rows: $contexts[0].rows}' \
+    jq --arg name "$name" '. + {model: $name} + {context_rows: $contexts[0].rows}' \
         --slurpfile contexts "$work/contexts.json" "$work/matrix.json" >>"$work/models.json"
 done
 
@@ -62,7 +62,7 @@ jq -r '
     "\(.date), commit \(.commit), \(.models[0].machine.threads) threads on \(.cores) cores, " +
         "\(.memory_bytes / 1e9 | fixed(1)) GB of memory, \(.kernel)\n",
     (.models[] |
-        "## \(.name)\n", "\(.description)\n",
+        "## \(.model)\n", "\(.description)\n",
         "Limits measured in the same run: \(.machine.read_bytes_per_second / 1e9 | fixed(1)) GB/s, " +
             "\(.peak_flops_per_second / 1e9 | fixed(0)) GFLOP/s (\(.machine.cpu_features)). " +
             "Median of \(.repeats); loaded in \(.load_seconds | fixed(3)) s, " +
