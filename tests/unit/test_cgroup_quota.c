@@ -5,7 +5,6 @@
 
 #include <cmocka.h>
 
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,24 +12,7 @@
 #include <unistd.h>
 
 #include "base/cgroup_quota.h"
-
-static int enter_directory(void **state) {
-    static char path[64];
-    strcpy(path, "test_cgroup_quota.XXXXXX");
-    *state = path;
-    return mkdtemp(path) == NULL || chdir(path) != 0;
-}
-
-static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *place) {
-    (void)info;
-    (void)kind;
-    (void)place;
-    return remove(path);
-}
-
-static int leave_directory(void **state) {
-    return chdir("..") != 0 || nftw(*state, remove_entry, 8, FTW_DEPTH | FTW_PHYS) != 0;
-}
+#include "support/temporary_directory.h"
 
 /* Writes a file and the folders above it. */
 static void write_file(const char *path, const char *text) {
@@ -100,11 +82,15 @@ static void test_version_1(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_version_2_rounds_up, enter_directory, leave_directory),
-        cmocka_unit_test_setup_teardown(test_version_2_without_limit, enter_directory, leave_directory),
-        cmocka_unit_test_setup_teardown(test_the_tightest_parent_counts, enter_directory, leave_directory),
-        cmocka_unit_test_setup_teardown(test_group_path_of_the_host, enter_directory, leave_directory),
-        cmocka_unit_test_setup_teardown(test_version_1, enter_directory, leave_directory),
+        cmocka_unit_test_setup_teardown(test_version_2_rounds_up, enter_temporary_directory,
+                                        leave_temporary_directory),
+        cmocka_unit_test_setup_teardown(test_version_2_without_limit, enter_temporary_directory,
+                                        leave_temporary_directory),
+        cmocka_unit_test_setup_teardown(test_the_tightest_parent_counts, enter_temporary_directory,
+                                        leave_temporary_directory),
+        cmocka_unit_test_setup_teardown(test_group_path_of_the_host, enter_temporary_directory,
+                                        leave_temporary_directory),
+        cmocka_unit_test_setup_teardown(test_version_1, enter_temporary_directory, leave_temporary_directory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

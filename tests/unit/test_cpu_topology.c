@@ -5,7 +5,6 @@
 
 #include <cmocka.h>
 
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,24 +12,7 @@
 #include <unistd.h>
 
 #include "base/cpu_topology.h"
-
-static int enter_directory(void **state) {
-    static char path[64];
-    strcpy(path, "test_cpu_topology.XXXXXX");
-    *state = path;
-    return mkdtemp(path) == NULL || chdir(path) != 0;
-}
-
-static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *place) {
-    (void)info;
-    (void)kind;
-    (void)place;
-    return remove(path);
-}
-
-static int leave_directory(void **state) {
-    return chdir("..") != 0 || nftw(*state, remove_entry, 8, FTW_DEPTH | FTW_PHYS) != 0;
-}
+#include "support/temporary_directory.h"
 
 static void write_siblings(int cpu, const char *list) {
     char path[128];
@@ -125,10 +107,14 @@ static void test_memory_nodes_are_counted(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_siblings_are_one_core, enter_directory, leave_directory),
-        cmocka_unit_test_setup_teardown(test_only_allowed_processors_count, enter_directory, leave_directory),
-        cmocka_unit_test_setup_teardown(test_ranges_and_odd_files, enter_directory, leave_directory),
-        cmocka_unit_test_setup_teardown(test_memory_nodes_are_counted, enter_directory, leave_directory),
+        cmocka_unit_test_setup_teardown(test_siblings_are_one_core, enter_temporary_directory,
+                                        leave_temporary_directory),
+        cmocka_unit_test_setup_teardown(test_only_allowed_processors_count, enter_temporary_directory,
+                                        leave_temporary_directory),
+        cmocka_unit_test_setup_teardown(test_ranges_and_odd_files, enter_temporary_directory,
+                                        leave_temporary_directory),
+        cmocka_unit_test_setup_teardown(test_memory_nodes_are_counted, enter_temporary_directory,
+                                        leave_temporary_directory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,20 +12,7 @@
 #include <unistd.h>
 
 #include "base/file_map.h"
-
-/* The tests run in a directory of their own. */
-static int enter_directory(void **state) {
-    static char path[] = "test_file_map.XXXXXX";
-    *state = path;
-    return mkdtemp(path) == NULL || chdir(path) != 0;
-}
-
-static int leave_directory(void **state) {
-    remove("data");
-    remove("empty");
-    remove("pipe");
-    return chdir("..") != 0 || rmdir(*state) != 0;
-}
+#include "support/temporary_directory.h"
 
 static void write_file(const char *path, const char *bytes, size_t length) {
     FILE *file = fopen(path, "wb");
@@ -80,5 +67,5 @@ int main(void) {
         cmocka_unit_test(test_empty_file_is_an_empty_map),
         cmocka_unit_test(test_what_is_no_file),
     };
-    return cmocka_run_group_tests(tests, enter_directory, leave_directory);
+    return cmocka_run_group_tests(tests, enter_temporary_directory, leave_temporary_directory);
 }

@@ -9,12 +9,11 @@
 #include "ops/sparse_attention.h"
 
 #include <immintrin.h>
-#include <math.h>
 
 #include "backends/cpu/attention_keys.h"
 #include "backends/cpu/avx512_bf16/avx512_bf16_entries.h"
 #include "backends/cpu/avx512_bf16/bf16_decode.h"
-#include "backends/cpu/lanes/lanes.h"
+#include "backends/cpu/lanes/softmax_lanes.h"
 
 enum {
     STEP = 32,        /* bf16 elements of a vector */
@@ -153,24 +152,13 @@ static uint16_t *probabilities_at(const struct item *item, int64_t head) {
 static float make_probabilities(const struct item *item, float sink, int64_t head) {
     float *logits = item->logits + head * item->key_stride;
     uint16_t *probabilities = probabilities_at(item, head);
-    int64_t count = (item->key_count + LANES - 1) / LANES * LANES;
-    for (int64_t n = item->key_count; n < count; n++) {
-        logits[n] = -INFINITY;
-    }
-    f32x16 largest = lanes_splat(sink);
-    for (int64_t n = 0; n < count; n += LANES) {
-        largest = lanes_max(lanes_load(logits + n), largest);
-    }
-    float shift = lanes_largest(largest);
-    f32x16 sum = {0};
-    for (int64_t n = 0; n < count; n += LANES) {
-        f32x16 probability = lanes_exp(lanes_load(logits + n) - shift);
-        sum += probability;
+    float denominator = lanes_softmax_numerators(logits, item->key_count, sink);
+    /* In order of n: a register of bf16 ends before the next floats to be read. */
+    for (int64_t n = 0; n < item->key_count; n += LANES) {
         _mm256_storeu_si256((__m256i *)(void *)(probabilities + n),
-                            (__m256i)_mm512_cvtneps_pbh((__m512)probability));
+                            (__m256i)_mm512_cvtneps_pbh((__m512)lanes_load(logits + n)));
     }
-    float share = lanes_exp(lanes_splat(sink - shift))[0];
-    return 1.0f / (lanes_sum(sum) + share);
+    return 1.0f / denominator;
 }
 
 /* Sums of eight heads over all keys, for 32 channels from `channel`. */

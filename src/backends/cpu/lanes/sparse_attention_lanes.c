@@ -5,12 +5,11 @@
  */
 #include "ops/sparse_attention.h"
 
-#include <math.h>
-
 #include "backends/cpu/attention_keys.h"
 #include "backends/cpu/lanes/dot_tile_lanes.h"
 #include "backends/cpu/lanes/lanes_entries.h"
 #include "backends/cpu/lanes/row_decode_lanes.h"
+#include "backends/cpu/lanes/softmax_lanes.h"
 
 enum { KEY_BLOCK = 32 /* keys decoded together; a multiple of LANES */ };
 
@@ -106,26 +105,6 @@ static void make_logits(const struct attention *attention, const struct item *it
     }
 }
 
-/* Logits of one head to probabilities, not yet divided by the denominator, which is returned. */
-static float make_probabilities(const struct item *item, float sink, float *logits) {
-    int64_t count = (item->key_count + LANES - 1) / LANES * LANES;
-    for (int64_t n = item->key_count; n < count; n++) {
-        logits[n] = -INFINITY;
-    }
-    f32x16 largest = lanes_splat(sink);
-    for (int64_t n = 0; n < count; n += LANES) {
-        largest = lanes_max(lanes_load(logits + n), largest);
-    }
-    float shift = lanes_largest(largest);
-    f32x16 sum = {0};
-    for (int64_t n = 0; n < count; n += LANES) {
-        f32x16 probability = lanes_exp(lanes_load(logits + n) - shift);
-        sum += probability;
-        lanes_store(logits + n, probability);
-    }
-    return lanes_sum(sum) + lanes_exp(lanes_splat(sink - shift))[0];
-}
-
 /* Adds the block's keys, `pieces` registers of channels from `channel`, to the sums of four heads. */
 static inline __attribute__((always_inline)) void
 add_values(const struct item *item, int64_t first, int64_t count, int64_t head, int64_t channel, int pieces) {
@@ -209,7 +188,8 @@ static void attend(const void *context, int64_t index, void *workspace) {
     }
     for (int64_t h = 0; h < item.head_count; h++) {
         float sink = attention_sink(args, item.first_head + h);
-        item.denominators[h] = make_probabilities(&item, sink, item.logits + h * item.key_stride);
+        item.denominators[h] =
+            lanes_softmax_numerators(item.logits + h * item.key_stride, item.key_count, sink);
     }
     memset(item.queries, 0, (size_t)(item.head_count * item.stride) * sizeof *item.queries);
     for (int64_t n = 0; n < item.key_count; n += KEY_BLOCK) {

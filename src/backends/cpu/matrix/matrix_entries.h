@@ -48,11 +48,11 @@
     MATRIX_ENTRY(OP_MOE_EXPERTS, moe_experts, set, arithmetic_id, needed)
 
 #define MATRIX_ENTRY(op_id, operation, set, arithmetic_id, needed)                       \
-    const struct op_entry operation##_##set = {.op = op_id,                              \
+    const struct op_entry operation##_##set = {.op = (op_id),                            \
                                                .name = #operation "_" #set,              \
-                                               .arithmetic = arithmetic_id,              \
+                                               .arithmetic = (arithmetic_id),            \
                                                .modes = OP_MODE_NATIVE,                  \
-                                               .features = needed,                       \
+                                               .features = (needed),                     \
                                                .run = operation##_run,                   \
                                                .workspace_bytes = operation##_workspace, \
                                                .can_run = operation##_can_run};

@@ -1,0 +1,27 @@
+#include "support/temporary_directory.h"
+
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int enter_temporary_directory(void **state) {
+    char *path = strdup("test.XXXXXX");
+    *state = path;
+    return path == NULL || mkdtemp(path) == NULL || chdir(path) != 0;
+}
+
+static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *place) {
+    (void)info;
+    (void)kind;
+    (void)place;
+    return remove(path);
+}
+
+int leave_temporary_directory(void **state) {
+    int result = chdir("..") != 0 || nftw(*state, remove_entry, 8, FTW_DEPTH | FTW_PHYS) != 0;
+    free(*state);
+    return result;
+}
