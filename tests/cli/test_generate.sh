@@ -5,14 +5,8 @@ program=$1
 source_dir=$2
 model=$source_dir/models/mini-v4
 prompts=$source_dir/tests/golden/mini-v4/prompts.json
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
-
-fail() {
-    echo "FAILED: $1" >&2
-    failures=$((failures + 1))
-}
+# shellcheck source=tests/cli/support.sh
+. "$2/tests/cli/support.sh"
 
 # equal NAME WANTED GOT
 equal() {
@@ -23,13 +17,8 @@ equal() {
 refuse() {
     local name=$1 code=$2 message=$3
     shift 3
-    "$program" generate "$@" >"$work/output" 2>"$work/errors" </dev/null
-    local found=$?
-    [ "$found" -eq "$code" ] || fail "$name: exit code $found instead of $code"
-    [ -s "$work/output" ] && fail "$name: printed <$(cat "$work/output")>"
-    if [ "$(wc -l <"$work/errors")" -ne 1 ] || [[ $(cat "$work/errors") != *"$message"* ]]; then
-        fail "$name: wanted <$message>, got <$(cat "$work/errors")>"
-    fi
+    refused "$name" "$code" "$program" generate "$@" </dev/null
+    [[ $(cat "$work/errors") == *"$message"* ]] || fail "$name: wanted <$message>, got <$(cat "$work/errors")>"
 }
 
 run() {
@@ -133,5 +122,4 @@ refuse "bias" 2 "ID=BIAS" --model "$model" --prompt x --logit-bias 5
 refuse "bias outside" 1 "4096" --model "$model" --prompt x --logit-bias 4096=1
 refuse "mtp logits alone" 2 "--prompt-logits" --model "$model" --prompt x --mtp-logits
 
-[ "$failures" -eq 0 ] && echo "all passed"
-exit "$failures"
+report

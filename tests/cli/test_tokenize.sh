@@ -4,14 +4,8 @@ set -u
 program=$1
 model=$2/models/mini-v4
 tokenizer=$2/tests/golden/tokenizers/deepseek-v3/tokenizer.json
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
-
-fail() {
-    echo "FAILED: $1" >&2
-    failures=$((failures + 1))
-}
+# shellcheck source=tests/cli/support.sh
+. "$2/tests/cli/support.sh"
 
 # expect NAME WANTED COMMAND...: the command succeeds and prints exactly WANTED, final newline included.
 expect() {
@@ -26,12 +20,8 @@ expect() {
 refuse() {
     local name=$1 code=$2 message=$3
     shift 3
-    "$@" >"$work/output" 2>"$work/errors"
-    local found=$?
-    [ "$found" -eq "$code" ] || fail "$name: exit code $found instead of $code"
-    [ -s "$work/output" ] && fail "$name: printed <$(cat "$work/output")>"
-    [ "$(wc -l <"$work/errors")" -eq 1 ] && [[ $(cat "$work/errors") == *"$message" ]] ||
-        fail "$name: wanted <$message>, got <$(cat "$work/errors")>"
+    refused "$name" "$code" "$@"
+    [[ $(cat "$work/errors") == *"$message" ]] || fail "$name: wanted <$message>, got <$(cat "$work/errors")>"
 }
 
 run() { "$program" tokenize "$@"; }
@@ -77,5 +67,4 @@ refuse "no integer" 1 'entry 1 of "token_ids" is not a token id' run_on '[1, 2.5
 run --model "$work/none" </dev/null >"$work/output" 2>"$work/errors" && fail "a missing model is accepted"
 grep -q "$work/none/tokenizer.json" "$work/errors" || fail "the missing file is not named: $(cat "$work/errors")"
 
-[ "$failures" -eq 0 ] || exit 1
-echo "all good"
+report
