@@ -11,6 +11,17 @@
 
 #include "ops/op_queue.h"
 
+/* Bytes of a part of a workspace in whole cache lines: parts start aligned, and threads do not share a line.
+ */
+static inline size_t kernel_workspace_bytes(size_t bytes) {
+    return (bytes + 63) & ~(size_t)63;
+}
+
+/* The same of `count` floats. */
+static inline size_t kernel_float_bytes(int64_t count) {
+    return kernel_workspace_bytes((size_t)count * sizeof(float));
+}
+
 /* Calls item(context, index, workspace) for each index below `count` and returns when all are done. */
 void kernel_for_each_item(const struct kernel_env *env, int64_t count,
                           void (*item)(const void *context, int64_t index, void *workspace),

@@ -1,6 +1,16 @@
 /* Contract of attention over window and compressed entries. */
 #include "ops/sparse_attention.h"
 
+int64_t sparse_attention_key_limit(const struct sparse_attention_args *args) {
+    int64_t compressed = 0;
+    if (args->selection.rank != 0) {
+        compressed = args->selection.shape[1];
+    } else if (args->ratio > 0) {
+        compressed = args->entries.rows_per_slot;
+    }
+    return args->window + compressed;
+}
+
 enum status op_sparse_attention(struct op_queue *queue, const struct sparse_attention_args *args) {
     const struct tensor *queries = &args->queries;
     const struct row_layout *layout = &args->window_rows.ring.layout;

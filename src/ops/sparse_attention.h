@@ -33,6 +33,9 @@ struct sparse_attention_args {
     float scale;
 };
 
+/* The most keys that a row can have, for workspaces. Looks at shapes only. */
+int64_t sparse_attention_key_limit(const struct sparse_attention_args *args);
+
 enum status op_sparse_attention(struct op_queue *queue, const struct sparse_attention_args *args);
 
 #endif

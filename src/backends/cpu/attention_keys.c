@@ -3,16 +3,6 @@
 
 #include "tensor/elements.h"
 
-int64_t attention_key_limit(const struct sparse_attention_args *args) {
-    int64_t compressed = 0;
-    if (args->selection.rank != 0) {
-        compressed = args->selection.shape[1];
-    } else if (args->ratio > 0) {
-        compressed = args->entries.rows_per_slot;
-    }
-    return args->window + compressed;
-}
-
 int64_t attention_list_keys(const struct sparse_attention_args *args, int64_t row,
                             const unsigned char **keys) {
     const struct batch_view *batch = args->batch;

@@ -10,11 +10,8 @@
 #include "ops/kernel_items.h"
 #include "ops/sparse_attention.h"
 
-/* The most keys that a row can have. Looks at shapes only. */
-int64_t attention_key_limit(const struct sparse_attention_args *args);
-
-/* The encoded keys of a row in their order (sparse_attention.h), room for attention_key_limit; returns how
- * many. */
+/* The encoded keys of a row in their order (sparse_attention.h), room for sparse_attention_key_limit; returns
+ * how many. */
 int64_t attention_list_keys(const struct sparse_attention_args *args, int64_t row,
                             const unsigned char **keys);
 

@@ -2,6 +2,7 @@
 #include "backends/cpu/indexer_waves.h"
 
 #include "backends/cpu/select_largest.h"
+#include "ops/kernel_items.h"
 #include "tensor/elements.h"
 #include "tensor/number_format.h"
 
@@ -32,7 +33,7 @@ static size_t scores_bytes(const struct indexer_select_args *args) {
 static size_t thread_bytes(size_t scratch_bytes) {
     size_t counters = SELECT_COUNTERS * sizeof(uint32_t);
     size_t bytes = scratch_bytes > counters ? scratch_bytes : counters;
-    return (bytes + 63) & ~(size_t)63;
+    return kernel_workspace_bytes(bytes);
 }
 
 size_t indexer_waves_workspace(const struct indexer_select_args *args, unsigned thread_count,

@@ -72,13 +72,13 @@ static void compress_row(const void *context, int64_t row, void *workspace) {
 
 static size_t workspace_bytes(const void *arguments, unsigned thread_count) {
     const struct compress_entries_args *args = arguments;
-    return thread_count * reference_float_bytes(2 * args->width);
+    return thread_count * kernel_float_bytes(2 * args->width);
 }
 
 static enum status run(const struct kernel_env *env, const void *arguments) {
     const struct compress_entries_args *args = arguments;
     kernel_for_each_item(env, args->batch->row_count, compress_row, args, env->workspace,
-                         reference_float_bytes(2 * args->width));
+                         kernel_float_bytes(2 * args->width));
     return STATUS_OK;
 }
 

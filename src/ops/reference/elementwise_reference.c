@@ -69,37 +69,37 @@ static void gather_row(const void *context, int64_t row, void *workspace) {
 
 static size_t combine_workspace(const void *arguments, unsigned thread_count) {
     const struct moe_combine_args *args = arguments;
-    return thread_count * reference_float_bytes(2 * args->routed.shape[2]);
+    return thread_count * kernel_float_bytes(2 * args->routed.shape[2]);
 }
 
 static enum status run_combine(const struct kernel_env *env, const void *arguments) {
     const struct moe_combine_args *args = arguments;
     kernel_for_each_item(env, args->routed.shape[0], combine_row, args, env->workspace,
-                         reference_float_bytes(2 * args->routed.shape[2]));
+                         kernel_float_bytes(2 * args->routed.shape[2]));
     return STATUS_OK;
 }
 
 static size_t swiglu_workspace(const void *arguments, unsigned thread_count) {
     const struct swiglu_args *args = arguments;
-    return thread_count * reference_float_bytes(2 * args->gate.shape[1]);
+    return thread_count * kernel_float_bytes(2 * args->gate.shape[1]);
 }
 
 static enum status run_swiglu(const struct kernel_env *env, const void *arguments) {
     const struct swiglu_args *args = arguments;
     kernel_for_each_item(env, args->gate.shape[0], swiglu_row, args, env->workspace,
-                         reference_float_bytes(2 * args->gate.shape[1]));
+                         kernel_float_bytes(2 * args->gate.shape[1]));
     return STATUS_OK;
 }
 
 static size_t add_workspace(const void *arguments, unsigned thread_count) {
     const struct add_broadcast_args *args = arguments;
-    return thread_count * reference_float_bytes(2 * args->b.shape[2]);
+    return thread_count * kernel_float_bytes(2 * args->b.shape[2]);
 }
 
 static enum status run_add(const struct kernel_env *env, const void *arguments) {
     const struct add_broadcast_args *args = arguments;
     kernel_for_each_item(env, args->b.shape[0], add_row, args, env->workspace,
-                         reference_float_bytes(2 * args->b.shape[2]));
+                         kernel_float_bytes(2 * args->b.shape[2]));
     return STATUS_OK;
 }
 

@@ -20,13 +20,13 @@ static void embed_row(const void *context, int64_t row, void *workspace) {
 
 static size_t workspace_bytes(const void *arguments, unsigned thread_count) {
     const struct embedding_args *args = arguments;
-    return thread_count * reference_float_bytes(args->table->columns);
+    return thread_count * kernel_float_bytes(args->table->columns);
 }
 
 static enum status run(const struct kernel_env *env, const void *arguments) {
     const struct embedding_args *args = arguments;
     kernel_for_each_item(env, args->out.shape[0], embed_row, args, env->workspace,
-                         reference_float_bytes(args->table->columns));
+                         kernel_float_bytes(args->table->columns));
     return STATUS_OK;
 }
 

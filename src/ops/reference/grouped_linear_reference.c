@@ -21,7 +21,7 @@ static void multiply_weight_row(const void *context, int64_t weight_row, void *w
 }
 
 static size_t row_workspace(const struct grouped_linear_args *args) {
-    return reference_float_bytes(2 * args->weight->columns);
+    return kernel_float_bytes(2 * args->weight->columns);
 }
 
 static size_t workspace_bytes(const void *arguments, unsigned thread_count) {

@@ -153,7 +153,7 @@ static void head_row(const void *context, int64_t row, void *workspace) {
 
 /* Streams of one row, twice: once as values, once for a row of the mix. */
 static size_t row_workspace(const struct tensor *streams) {
-    return reference_float_bytes(2 * streams->shape[1] * streams->shape[2]);
+    return kernel_float_bytes(2 * streams->shape[1] * streams->shape[2]);
 }
 
 static size_t pre_workspace(const void *arguments, unsigned thread_count) {

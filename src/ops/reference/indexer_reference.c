@@ -27,20 +27,20 @@ static void rotate_head_native(const void *context, int64_t head, void *workspac
 
 static size_t rotate_workspace(const void *arguments, unsigned thread_count) {
     const struct indexer_rotate_args *args = arguments;
-    return thread_count * reference_float_bytes(args->x.shape[2]);
+    return thread_count * kernel_float_bytes(args->x.shape[2]);
 }
 
 static enum status run_rotate_ideal(const struct kernel_env *env, const void *arguments) {
     const struct indexer_rotate_args *args = arguments;
     kernel_for_each_item(env, args->x.shape[0] * args->x.shape[1], rotate_head_ideal, args, env->workspace,
-                         reference_float_bytes(args->x.shape[2]));
+                         kernel_float_bytes(args->x.shape[2]));
     return STATUS_OK;
 }
 
 static enum status run_rotate_native(const struct kernel_env *env, const void *arguments) {
     const struct indexer_rotate_args *args = arguments;
     kernel_for_each_item(env, args->x.shape[0] * args->x.shape[1], rotate_head_native, args, env->workspace,
-                         reference_float_bytes(args->x.shape[2]));
+                         kernel_float_bytes(args->x.shape[2]));
     return STATUS_OK;
 }
 
@@ -125,13 +125,13 @@ static void choose_entries(const float *scores, int64_t visible, int64_t limit, 
 static size_t select_floats(const struct indexer_select_args *args) {
     int64_t heads = args->queries.shape[1];
     int64_t width = args->queries.shape[2];
-    return reference_float_bytes(heads * width + heads + width + args->keys.rows_per_slot);
+    return kernel_float_bytes(heads * width + heads + width + args->keys.rows_per_slot);
 }
 
 static size_t select_row_workspace(const struct indexer_select_args *args) {
     size_t bytes = select_floats(args) + (size_t)args->selection.shape[1] * sizeof(struct candidate);
     bytes += (size_t)args->keys.rows_per_slot;
-    return (bytes + 63) & ~(size_t)63;
+    return kernel_workspace_bytes(bytes);
 }
 
 static void select_row(const void *context, int64_t row, void *workspace) {

@@ -40,7 +40,7 @@ static void multiply_weight_row(const void *context, int64_t weight_row, void *w
 static size_t workspace_bytes(const void *arguments, unsigned thread_count) {
     const struct linear_args *args = arguments;
     int64_t columns = args->weight->columns;
-    return reference_float_bytes(args->x.shape[0] * columns) + thread_count * reference_float_bytes(columns);
+    return kernel_float_bytes(args->x.shape[0] * columns) + thread_count * kernel_float_bytes(columns);
 }
 
 static enum status run_linear(const struct kernel_env *env, const struct linear_args *args,
@@ -51,8 +51,8 @@ static enum status run_linear(const struct kernel_env *env, const struct linear_
     kernel_for_each_item(env, rows, read_input, &run, NULL, 0);
     if (rows > 0) {
         kernel_for_each_item(env, args->weight->rows, multiply_weight_row, &run,
-                             (char *)env->workspace + reference_float_bytes(rows * columns),
-                             reference_float_bytes(columns));
+                             (char *)env->workspace + kernel_float_bytes(rows * columns),
+                             kernel_float_bytes(columns));
     }
     return STATUS_OK;
 }

@@ -117,15 +117,15 @@ static void down_block(const void *context, int64_t item, void *workspace) {
 static size_t thread_bytes(const struct moe_experts_args *args) {
     int64_t width = args->x.shape[1];
     int64_t inner_width = args->bank->gate->rows;
-    return reference_float_bytes(2 * width > inner_width ? 2 * width : inner_width);
+    return kernel_float_bytes(2 * width > inner_width ? 2 * width : inner_width);
 }
 
 static size_t input_bytes(const struct moe_experts_args *args) {
-    return reference_float_bytes(args->x.shape[0] * args->x.shape[1]);
+    return kernel_float_bytes(args->x.shape[0] * args->x.shape[1]);
 }
 
 static size_t inner_bytes(const struct moe_experts_args *args) {
-    return reference_float_bytes(args->x.shape[0] * args->experts.shape[1] * args->bank->gate->rows);
+    return kernel_float_bytes(args->x.shape[0] * args->experts.shape[1] * args->bank->gate->rows);
 }
 
 static size_t workspace_bytes(const void *arguments, unsigned thread_count) {

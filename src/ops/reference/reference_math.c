@@ -93,7 +93,3 @@ void reference_write(const struct tensor *tensor, int64_t first, int64_t count, 
     char *data = tensor->data;
     elements_encode(tensor->dtype, values, count, data + (size_t)first * dtype_bytes(tensor->dtype));
 }
-
-size_t reference_float_bytes(int64_t count) {
-    return ((size_t)count * sizeof(float) + 63) & ~(size_t)63;
-}

@@ -36,7 +36,4 @@ void reference_hadamard(float *x, int64_t width);
 void reference_read(const struct tensor *tensor, int64_t first, int64_t count, float *out);
 void reference_write(const struct tensor *tensor, int64_t first, int64_t count, const float *values);
 
-/* Bytes of `count` floats, rounded up so that what follows stays aligned. */
-size_t reference_float_bytes(int64_t count);
-
 #endif

@@ -18,7 +18,7 @@ static void norm_row(const void *context, int64_t row, void *workspace) {
 }
 
 static size_t row_workspace(const struct rms_norm_args *args) {
-    return reference_float_bytes(2 * args->x.shape[args->x.rank - 1]);
+    return kernel_float_bytes(2 * args->x.shape[args->x.rank - 1]);
 }
 
 static size_t workspace_bytes(const void *arguments, unsigned thread_count) {

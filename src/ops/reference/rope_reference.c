@@ -19,13 +19,13 @@ static void rotate_row(const void *context, int64_t row, void *workspace) {
 
 static size_t workspace_bytes(const void *arguments, unsigned thread_count) {
     const struct rope_args *args = arguments;
-    return thread_count * reference_float_bytes(args->x.shape[2]);
+    return thread_count * kernel_float_bytes(args->x.shape[2]);
 }
 
 static enum status run(const struct kernel_env *env, const void *arguments) {
     const struct rope_args *args = arguments;
     kernel_for_each_item(env, args->x.shape[0], rotate_row, args, env->workspace,
-                         reference_float_bytes(args->x.shape[2]));
+                         kernel_float_bytes(args->x.shape[2]));
     return STATUS_OK;
 }
 

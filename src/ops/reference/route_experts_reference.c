@@ -74,7 +74,7 @@ static void route_row(const void *context, int64_t row, void *workspace) {
 }
 
 static size_t row_workspace(const struct route_experts_args *args) {
-    return reference_float_bytes(2 * args->logits.shape[1]);
+    return kernel_float_bytes(2 * args->logits.shape[1]);
 }
 
 static size_t workspace_bytes(const void *arguments, unsigned thread_count) {

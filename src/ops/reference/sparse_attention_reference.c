@@ -10,17 +10,6 @@
 #include "ops/reference/reference_entries.h"
 #include "ops/reference/reference_math.h"
 
-/* The most keys a row can have. */
-static int64_t key_limit(const struct sparse_attention_args *args) {
-    int64_t compressed = 0;
-    if (args->selection.rank != 0) {
-        compressed = args->selection.shape[1];
-    } else if (args->ratio > 0) {
-        compressed = args->entries.rows_per_slot;
-    }
-    return args->window + compressed;
-}
-
 /* Decodes the row's window keys, then its compressed keys, to keys (count, width); returns the count. */
 static int64_t decode_keys(const struct sparse_attention_args *args, int64_t row, float *keys) {
     const struct batch_view *batch = args->batch;
@@ -76,8 +65,8 @@ static void attend_head(const float *query, const float *keys, int64_t count, in
 static size_t row_workspace(const struct sparse_attention_args *args) {
     int64_t heads = args->queries.shape[1];
     int64_t width = args->queries.shape[2];
-    int64_t keys = key_limit(args);
-    return reference_float_bytes(2 * width) + reference_float_bytes(keys * width + keys + width + heads);
+    int64_t keys = sparse_attention_key_limit(args);
+    return kernel_float_bytes(2 * width) + kernel_float_bytes(keys * width + keys + width + heads);
 }
 
 static void attend_row(const void *context, int64_t row, void *workspace) {
@@ -85,10 +74,10 @@ static void attend_row(const void *context, int64_t row, void *workspace) {
     int64_t heads = args->queries.shape[1];
     int64_t width = args->queries.shape[2];
     double *sums = workspace;
-    float *query = (float *)(void *)((char *)workspace + reference_float_bytes(2 * width));
+    float *query = (float *)(void *)((char *)workspace + kernel_float_bytes(2 * width));
     float *sinks = query + width;
     float *logits = sinks + heads;
-    float *keys = logits + key_limit(args);
+    float *keys = logits + sparse_attention_key_limit(args);
     weight_decode_row(args->sink, 0, sinks);
     int64_t count = decode_keys(args, row, keys);
     for (int64_t h = 0; h < heads; h++) {

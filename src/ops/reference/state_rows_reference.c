@@ -17,13 +17,13 @@ static void encode_row(const void *context, int64_t row, void *workspace) {
 
 static size_t encode_workspace(const void *arguments, unsigned thread_count) {
     const struct encode_rows_args *args = arguments;
-    return thread_count * reference_float_bytes(args->layout.width);
+    return thread_count * kernel_float_bytes(args->layout.width);
 }
 
 static enum status run_encode(const struct kernel_env *env, const void *arguments) {
     const struct encode_rows_args *args = arguments;
     kernel_for_each_item(env, args->x.shape[0], encode_row, args, env->workspace,
-                         reference_float_bytes(args->layout.width));
+                         kernel_float_bytes(args->layout.width));
     return STATUS_OK;
 }
 
@@ -43,13 +43,13 @@ static void add_bias_row(const void *context, int64_t row, void *workspace) {
 
 static size_t compressor_workspace(const void *arguments, unsigned thread_count) {
     const struct compressor_rows_args *args = arguments;
-    return thread_count * reference_float_bytes(3 * args->bias->columns);
+    return thread_count * kernel_float_bytes(3 * args->bias->columns);
 }
 
 static enum status run_compressor(const struct kernel_env *env, const void *arguments) {
     const struct compressor_rows_args *args = arguments;
     kernel_for_each_item(env, args->out.shape[0], add_bias_row, args, env->workspace,
-                         reference_float_bytes(3 * args->bias->columns));
+                         kernel_float_bytes(3 * args->bias->columns));
     return STATUS_OK;
 }
 

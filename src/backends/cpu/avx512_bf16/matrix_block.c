@@ -7,6 +7,7 @@
 #include "backends/cpu/avx512_bf16/input_rows.h"
 #include "backends/cpu/avx512_bf16/weight_decode.h"
 #include "backends/cpu/lanes/lanes.h"
+#include "ops/kernel_items.h"
 
 enum {
     ROWS = 16,       /* results that are summed up together */
@@ -33,7 +34,7 @@ size_t matrix_block_scratch_bytes(int64_t columns) {
     size_t bytes = panel_bytes(columns) + (size_t)input_row_stride(columns) * sizeof(float) +
                    ROW_GROUP * lowered_words(columns) * sizeof(uint16_t) +
                    (size_t)(FEW_INPUTS * input_row_stride(columns)) * sizeof(uint16_t);
-    return (bytes + 63) & ~(size_t)63;
+    return kernel_workspace_bytes(bytes);
 }
 
 bool matrix_block_takes(const struct weight *weight) {

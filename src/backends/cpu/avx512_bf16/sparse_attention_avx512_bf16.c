@@ -46,28 +46,24 @@ struct item {
     float *factors;  /* [heads]: 1 / denominator */
 };
 
-static size_t padded(size_t bytes) {
-    return (bytes + 63) & ~(size_t)63;
-}
-
 /* Lays the scratch out from `workspace`; returns its bytes. */
 static size_t lay_out(const struct sparse_attention_args *args, void *workspace, struct item *item) {
-    size_t limit = ((size_t)attention_key_limit(args) + KEY_BLOCK - 1) / KEY_BLOCK * KEY_BLOCK;
+    size_t limit = ((size_t)sparse_attention_key_limit(args) + KEY_BLOCK - 1) / KEY_BLOCK * KEY_BLOCK;
     size_t heads = (size_t)args->queries.shape[1];
     item->width = args->queries.shape[2];
     item->stride = item->width + PANEL_MARGIN;
     item->key_stride = (int64_t)limit;
     uintptr_t at = (uintptr_t)workspace;
     item->keys = (const unsigned char **)at;
-    at += padded(limit * sizeof *item->keys);
+    at += kernel_workspace_bytes(limit * sizeof *item->keys);
     item->floats = (float *)at;
-    at += padded((size_t)item->width * sizeof *item->floats);
+    at += kernel_workspace_bytes((size_t)item->width * sizeof *item->floats);
     item->panel = (uint16_t *)at;
-    at += padded(limit * (size_t)item->stride * sizeof *item->panel);
+    at += kernel_workspace_bytes(limit * (size_t)item->stride * sizeof *item->panel);
     item->logits = (float *)at;
-    at += padded(heads * limit * sizeof *item->logits);
+    at += kernel_workspace_bytes(heads * limit * sizeof *item->logits);
     item->factors = (float *)at;
-    return at + padded(heads * sizeof *item->factors) - (uintptr_t)workspace;
+    return at + kernel_workspace_bytes(heads * sizeof *item->factors) - (uintptr_t)workspace;
 }
 
 /* bf16 queries of a head of the item; a head past the item's last is its last. */

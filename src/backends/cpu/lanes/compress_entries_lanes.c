@@ -124,7 +124,7 @@ static void compress_row(const void *context, int64_t row, void *workspace) {
 }
 
 static size_t row_workspace(const struct compress_entries_args *args) {
-    return lanes_float_bytes(2 * args->width);
+    return kernel_float_bytes(2 * args->width);
 }
 
 static size_t workspace_bytes(const void *arguments, unsigned thread_count) {

@@ -43,7 +43,7 @@ static void rotate_head_native(const void *context, int64_t head, void *workspac
 
 static size_t workspace_bytes(const void *arguments, unsigned thread_count) {
     const struct indexer_rotate_args *args = arguments;
-    return thread_count * lanes_float_bytes(args->x.shape[2]);
+    return thread_count * kernel_float_bytes(args->x.shape[2]);
 }
 
 static void run(const struct kernel_env *env, const struct indexer_rotate_args *args,
@@ -51,7 +51,7 @@ static void run(const struct kernel_env *env, const struct indexer_rotate_args *
     int64_t width = args->x.shape[2];
     /* Seven steps and the rounding cost as much as moving sixteen bytes a channel. */
     lanes_for_each_row(env, args->x.shape[0] * args->x.shape[1], 16 * width, rotate, args, env->workspace,
-                       lanes_float_bytes(width));
+                       kernel_float_bytes(width));
 }
 
 static enum status run_ideal(const struct kernel_env *env, const void *arguments) {

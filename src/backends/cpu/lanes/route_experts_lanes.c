@@ -112,7 +112,7 @@ static void route_row(const void *context, int64_t row, void *workspace) {
 }
 
 static size_t row_workspace(const struct route_experts_args *args) {
-    return lanes_float_bytes(2 * padded_experts(args));
+    return kernel_float_bytes(2 * padded_experts(args));
 }
 
 static size_t workspace_bytes(const void *arguments, unsigned thread_count) {

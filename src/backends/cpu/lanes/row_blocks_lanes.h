@@ -39,9 +39,4 @@ static inline void lanes_for_each_row(const struct kernel_env *env, int64_t row_
                          workspaces, workspace_bytes);
 }
 
-/* Bytes of `count` floats of workspace, in whole cache lines: threads do not share one. */
-static inline size_t lanes_float_bytes(int64_t count) {
-    return ((size_t)count * sizeof(float) + 63) & ~(size_t)63;
-}
-
 #endif

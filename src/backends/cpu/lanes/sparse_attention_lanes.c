@@ -36,28 +36,24 @@ struct item {
     float *denominators;           /* [heads] */
 };
 
-static size_t padded(size_t bytes) {
-    return (bytes + 63) & ~(size_t)63;
-}
-
 /* Lays the scratch out from `workspace`; returns its bytes. */
 static size_t lay_out(const struct sparse_attention_args *args, void *workspace, struct item *item) {
-    size_t limit = ((size_t)attention_key_limit(args) + KEY_BLOCK - 1) / KEY_BLOCK * KEY_BLOCK;
+    size_t limit = ((size_t)sparse_attention_key_limit(args) + KEY_BLOCK - 1) / KEY_BLOCK * KEY_BLOCK;
     size_t heads = (size_t)args->queries.shape[1];
     item->width = args->queries.shape[2];
     item->stride = lanes_padded(item->width);
     item->key_stride = (int64_t)limit;
     uintptr_t at = (uintptr_t)workspace;
     item->keys = (const unsigned char **)at;
-    at += padded(limit * sizeof *item->keys);
+    at += kernel_workspace_bytes(limit * sizeof *item->keys);
     item->panel = (float *)at;
-    at += padded(KEY_BLOCK * (size_t)item->stride * sizeof *item->panel);
+    at += kernel_workspace_bytes(KEY_BLOCK * (size_t)item->stride * sizeof *item->panel);
     item->queries = (float *)at;
-    at += padded(heads * (size_t)item->stride * sizeof *item->queries);
+    at += kernel_workspace_bytes(heads * (size_t)item->stride * sizeof *item->queries);
     item->logits = (float *)at;
-    at += padded(heads * limit * sizeof *item->logits);
+    at += kernel_workspace_bytes(heads * limit * sizeof *item->logits);
     item->denominators = (float *)at;
-    return at + padded(heads * sizeof *item->denominators) - (uintptr_t)workspace;
+    return at + kernel_workspace_bytes(heads * sizeof *item->denominators) - (uintptr_t)workspace;
 }
 
 /* Index of an item's head; past the last one, the last. */

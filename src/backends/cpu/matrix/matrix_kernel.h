@@ -70,11 +70,6 @@ enum status matrix_moe_experts_run(const struct matrix_kernel *kernel, bool roun
 size_t matrix_moe_experts_workspace(const struct matrix_kernel *kernel, const struct moe_experts_args *args,
                                     unsigned thread_count);
 
-/* `bytes` rounded up to whole cache lines. */
-static inline size_t matrix_align(size_t bytes) {
-    return (bytes + 63) & ~(size_t)63;
-}
-
 static inline int64_t matrix_block_count(int64_t rows) {
     return (rows + MATRIX_BLOCK_ROWS - 1) / MATRIX_BLOCK_ROWS;
 }

@@ -139,7 +139,7 @@ static void run_down_block(const void *context, int64_t item, void *workspace) {
 static size_t thread_bytes(const struct matrix_kernel *kernel, const struct moe_experts_args *args) {
     size_t gate = kernel->scratch_bytes(width_of(args));
     size_t down = kernel->scratch_bytes(inner_width_of(args));
-    gate += matrix_align((size_t)(pair_count_of(args) * MATRIX_BLOCK_ROWS) * sizeof(float));
+    gate += kernel_workspace_bytes((size_t)(pair_count_of(args) * MATRIX_BLOCK_ROWS) * sizeof(float));
     return gate > down ? gate : down;
 }
 
@@ -151,7 +151,7 @@ static size_t lay_out(const struct matrix_kernel *kernel, const struct moe_exper
     size_t packed = offset;
     offset += pairs * kernel->packed_bytes(width_of(args));
     size_t inner = offset;
-    offset += matrix_align(pairs * (size_t)inner_width_of(args) * dtype_bytes(args->x.dtype));
+    offset += kernel_workspace_bytes(pairs * (size_t)inner_width_of(args) * dtype_bytes(args->x.dtype));
     size_t inner_packed = offset;
     offset += pairs * kernel->packed_bytes(inner_width_of(args));
     if (run != NULL) {

@@ -3,13 +3,15 @@
 
 #include <string.h>
 
+#include "ops/kernel_items.h"
+
 static int64_t pair_count(const struct moe_experts_args *args) {
     return args->x.shape[0] * args->experts.shape[1];
 }
 
 size_t moe_pairs_bytes(const struct moe_experts_args *args) {
     size_t integers = (size_t)(3 * args->bank->count + 1 + pair_count(args));
-    return (integers * sizeof(int32_t) + 63) & ~(size_t)63;
+    return kernel_workspace_bytes(integers * sizeof(int32_t));
 }
 
 struct moe_pairs moe_pairs_sort(const struct moe_experts_args *args, void *memory) {
