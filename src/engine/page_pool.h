@@ -1,0 +1,35 @@
+/*
+ * Which pages of the append-only state are free, and how often each is referred to.
+ *
+ * A page holds the rows of `page_tokens` consecutive positions for every append-only state kind at once. A
+ * sequence holds one reference to each of its pages, the prefix cache one to each that it keeps; a page with
+ * none is free. One thread at a time. No allocation after creation.
+ */
+#ifndef SLUICE_ENGINE_PAGE_POOL_H
+#define SLUICE_ENGINE_PAGE_POOL_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+
+struct page_pool {
+    int32_t page_count;
+    int32_t free_count;
+    int32_t *free_pages;       /* [free_count], the next to be taken last */
+    int32_t *reference_counts; /* [page_count] */
+};
+
+/* All pages free; page 0 is taken first. */
+enum status page_pool_init(struct page_pool *pool, int32_t page_count);
+void page_pool_deinit(struct page_pool *pool);
+
+/* Takes a free page, with one reference; -1 if there is none. */
+int32_t page_pool_take(struct page_pool *pool);
+
+/* Adds a reference to a page that has one. */
+void page_pool_add_reference(struct page_pool *pool, int32_t page);
+
+/* Drops a reference; the page is free when none is left. */
+void page_pool_drop_reference(struct page_pool *pool, int32_t page);
+
+#endif
