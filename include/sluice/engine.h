@@ -1,13 +1,15 @@
 /*
- * The engine: one loaded model on one device.
+ * The engine: one loaded model on one device, and the requests that it works on.
  *
- * An engine owns the weights, the state of its sessions and the memory of a step. Opening plans all of it;
- * nothing is allocated by a forward step. One thread at a time may use an engine and its sessions. Functions
- * that fail return a status; sluice_last_error has the sentence.
+ * Opening loads the weights and plans all memory; after that nothing is allocated for a step, and nothing
+ * beyond the plan. A thread of the engine's own takes requests (sluice/request.h) and runs them together,
+ * step by step. All functions may be called from any thread; sluice_engine_close when no other call is under
+ * way. Functions that fail return a status; sluice_last_error has the sentence.
  */
 #ifndef SLUICE_ENGINE_H
 #define SLUICE_ENGINE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,45 +26,129 @@ enum sluice_numerics {
     SLUICE_NUMERICS_NATIVE, /* the roundings the checkpoint was trained with */
 };
 
+/* How drafts are accepted at a temperature above 0; both leave the distribution of the text as it is. */
+enum sluice_draft_sampling {
+    SLUICE_DRAFT_SAMPLING_COUPLED,   /* the text is the same with and without drafts */
+    SLUICE_DRAFT_SAMPLING_REJECTION, /* the text depends on the drafts */
+};
+
+/* With up to `sequence_count` running requests at most `draft_limit` drafts each. */
+struct sluice_draft_schedule_row {
+    int32_t sequence_count;
+    int32_t draft_limit;
+};
+
+/* MTP speculative decoding. */
+struct sluice_draft_options {
+    int limit; /* K_max: most draft tokens that a request verifies at once; 0: no MTP, no memory for it */
+    bool is_adaptive; /* the engine chooses how many, up to the limit, by what makes tokens come fastest */
+    enum sluice_draft_sampling sampling;
+    const struct sluice_draft_schedule_row *schedule; /* ascending; borrowed until open returns; NULL: none */
+    size_t schedule_row_count;
+};
+
 struct sluice_engine_options {
     const char *model_directory; /* official checkpoint: config.json and safetensors; borrowed */
     const char *device;          /* "cpu"; borrowed */
     const char *cpu_features;    /* "auto", or the highest instruction set that kernels may use; borrowed */
     enum sluice_numerics numerics;
-    int thread_count;       /* host threads of kernels; 0: the cores this process may use */
-    int64_t context_tokens; /* longest session; 0: 4096 or the model's limit if that is less */
-    int chunk_tokens;       /* most tokens of one forward step */
-    int session_count;      /* sessions that may exist at once */
-    int draft_limit; /* K_max: draft tokens a session may verify at once; 0: no MTP, no memory for it */
+    int thread_count;            /* host threads of kernels; 0: the cores this process may use */
+    int64_t context_tokens;      /* longest request, answer included; 0: 4096 or the model's limit if less */
+    int step_token_limit;        /* most tokens of one step, prompts and answers together */
+    int sequence_limit;          /* most requests that run at once; others wait */
+    int page_tokens;             /* positions of one page of state; a multiple of 128 */
+    uint64_t memory_limit_bytes; /* of all memory in the ledger but mapped weights; 0: what is free, and no
+                                    more than all running requests can use */
+    bool has_prefix_cache;       /* requests share the state of common beginnings */
+    int snapshot_limit;          /* beginnings that requests can start from; 0: twice the sequence limit */
+    const char *prefix_cache_directory; /* keeps beginnings over restarts; NULL: memory only; borrowed */
+    uint64_t prefix_cache_disk_bytes;   /* most bytes of files there; 0: 16 GB */
+    struct sluice_draft_options draft;
 };
 
-/* The defaults: "cpu", native, all cores, 4096 positions, steps of 512 tokens, one session, no drafting. */
+/*
+ * The defaults: "cpu", native, all cores, 4096 positions, steps of 512 tokens, one request at a time, pages
+ * of 128 tokens, memory as needed, prefix cache in memory, no drafting (but adaptive if it is turned on).
+ */
 struct sluice_engine_options sluice_engine_options_default(void);
+
+/* Bytes of memory by kind, planned when the engine was opened and never exceeded. */
+struct sluice_memory_ledger {
+    size_t mapped_weight_bytes; /* read in place from the files: the system's page cache */
+    size_t copied_weight_bytes;
+    size_t slot_state_bytes; /* what each running request keeps besides its pages */
+    size_t snapshot_bytes;   /* the same of the beginnings in the prefix cache */
+    size_t page_state_bytes; /* all pages */
+    size_t step_bytes;       /* activations and workspace of a step */
+    size_t draft_bytes;      /* all that exists because drafting is on, weights included; part of the above */
+    size_t host_bytes;       /* logits, sampling, request tables */
+    int32_t page_count;
+    int32_t page_tokens;
+    int64_t token_capacity; /* page_count * page_tokens: sessions times context */
+};
 
 /* What was loaded and planned. */
 struct sluice_engine_facts {
     int64_t vocabulary_size;
     int64_t context_tokens;
     int layer_count;
+    int sequence_limit;
+    int draft_limit;
+    bool has_draft_layer; /* whether the checkpoint has one, in use or not */
     size_t tensor_count;
-    size_t mapped_bytes; /* weights read in place from the files */
-    size_t copied_bytes; /* weights copied to device memory */
-    size_t state_bytes;  /* all sessions' state */
-    size_t step_bytes;   /* activations and workspace of a step */
     double load_seconds; /* from the call to ready */
+    struct sluice_memory_ledger memory;
+};
+
+/* Most drafts that counters tell apart. */
+enum { SLUICE_DRAFT_POSITIONS_MAX = 16 };
+
+/* What the engine has done and is doing; a consistent picture between two steps. */
+struct sluice_engine_stats {
+    int32_t running_requests;
+    int32_t waiting_requests;
+    int32_t free_pages;
+    int32_t cached_pages; /* kept for later requests and used by none: given up when pages are needed */
+    int64_t steps;
+    int64_t step_rows;
+    double step_seconds;     /* in steps, planning and sampling included */
+    double planning_seconds; /* of them: planning and bookkeeping */
+    double draft_seconds;    /* of them: draft layer */
+    int64_t finished_requests;
+    int64_t preemptions;
+    int64_t prompt_tokens;
+    int64_t cached_prompt_tokens; /* of them, taken from the prefix cache */
+    int64_t output_tokens;
+    int64_t draft_tokens;                                /* made */
+    int64_t verified_drafts[SLUICE_DRAFT_POSITIONS_MAX]; /* by draft position */
+    int64_t accepted_drafts[SLUICE_DRAFT_POSITIONS_MAX]; /* the same */
+    int64_t ticks_by_draft_length[SLUICE_DRAFT_POSITIONS_MAX + 1];
+    int64_t cold_ticks; /* steps in which nothing of the draft layer ran */
+    int64_t warm_ticks; /* steps that kept its state up to date and drafted nothing */
+    int64_t draft_switches;
+    int64_t draft_guard_trips;
+    double draft_probe_gain; /* tokens per second over those of the last probe without drafts; 0: none yet */
 };
 
 /*
  * Loads a checkpoint. The whole of it is checked first: BAD_CONFIG, BAD_CHECKPOINT, UNSUPPORTED name what
- * does not fit. Owned by the caller: sluice_engine_close.
+ * does not fit; OUT_OF_MEMORY what a limit leaves no room for. Owned by the caller: sluice_engine_close.
  */
 enum sluice_status sluice_engine_open(const struct sluice_engine_options *options,
                                       struct sluice_engine **out);
 
-/* Frees everything; sessions must be gone. Nulls the pointer; NULL inside is allowed. */
+/*
+ * Cancels what runs, ends the engine's thread and frees everything; requests must have been released. Nulls
+ * the pointer; NULL inside is allowed.
+ */
 void sluice_engine_close(struct sluice_engine **engine);
 
 struct sluice_engine_facts sluice_engine_facts(const struct sluice_engine *engine);
+
+struct sluice_engine_stats sluice_engine_stats(struct sluice_engine *engine);
+
+/* Forgets all cached beginnings, on disk too; running requests keep what they use. */
+enum sluice_status sluice_engine_clear_prefix_cache(struct sluice_engine *engine);
 
 #ifdef __cplusplus
 }
