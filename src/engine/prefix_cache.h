@@ -36,6 +36,7 @@ struct prefix_match {
     int32_t token_count;   /* a multiple of page_tokens; 0: no hit */
     int32_t snapshot_slot; /* -1 without a hit */
     bool has_draft_rows;   /* as was said when the snapshot was taken */
+    int32_t known_tokens;  /* tokens whose pages are cached, with or without a snapshot at their end */
 };
 
 struct prefix_cache_counters {

@@ -63,15 +63,14 @@ void scheduler_submit(struct scheduler *scheduler, struct sequence *sequence);
  */
 bool scheduler_plan(struct scheduler *scheduler, double now, struct round_plan *out);
 
-/* Slot operations and page updates that wait for the next plan although nothing is left to run; often none.
- */
-void scheduler_plan_idle(struct scheduler *scheduler, struct round_plan *out);
-
 /* Takes what the planned round gave: accepted tokens, ended sequences, pages to share. */
 void scheduler_complete(struct scheduler *scheduler, const struct round_result *result, double now);
 
 /* Ends every sequence with this error: the planned round could not be run. */
 void scheduler_fail(struct scheduler *scheduler, enum status status, const char *message);
+
+/* The first of the running sequences, or of the waiting ones; the others follow by `next`. NULL: none. */
+struct sequence *scheduler_first(const struct scheduler *scheduler, bool is_waiting);
 
 /* The earliest deadline of any sequence; 0: none. */
 double scheduler_next_deadline(const struct scheduler *scheduler);

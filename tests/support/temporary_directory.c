@@ -25,3 +25,17 @@ int leave_temporary_directory(void **state) {
     free(*state);
     return result;
 }
+
+void temporary_file_write(const char *path, const char *text) {
+    char folder[256];
+    strcpy(folder, path);
+    for (char *slash = strchr(folder, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        mkdir(folder, 0700);
+        *slash = '/';
+    }
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    assert_int_equal(fclose(file), 0);
+}
