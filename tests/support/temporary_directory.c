@@ -1,11 +1,16 @@
 #include "support/temporary_directory.h"
 
 #include <ftw.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <cmocka.h>
 
 int enter_temporary_directory(void **state) {
     char *path = strdup("test.XXXXXX");
