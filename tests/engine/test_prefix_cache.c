@@ -3,7 +3,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -221,10 +220,6 @@ static void pages_in_use_are_never_dropped(void **state) {
     tear_down(&fixture);
 }
 
-static int compare_uses(const void *a, const void *b) {
-    return *(const int32_t *)a - *(const int32_t *)b;
-}
-
 /* The page of a branch, found without using it; -1 if it is gone. */
 static int32_t find_page(const struct fixture *fixture, int32_t branch) {
     for (int32_t page = 0; page < fixture->pool.page_count; page++) {
@@ -236,30 +231,46 @@ static int32_t find_page(const struct fixture *fixture, int32_t branch) {
     return -1;
 }
 
-/* Many branches, used in a stirred order, some again: they go in the order of their last use. */
+enum { BRANCHES = 150, BRANCH_PAGES = 100 };
+
+/* Drops one page: of all branches that are cached it must be the one whose use is longest ago. */
+static void drop_oldest_branch(struct fixture *fixture, int32_t *last_uses) {
+    int32_t oldest = -1;
+    for (int32_t branch = 0; branch < BRANCHES; branch++) {
+        if (last_uses[branch] >= 0 && (oldest < 0 || last_uses[branch] < last_uses[oldest])) {
+            oldest = branch;
+        }
+    }
+    assert_true(find_page(fixture, oldest) >= 0);
+    prefix_cache_evict(fixture->cache, fixture->pool.free_count + 1);
+    assert_int_equal(find_page(fixture, oldest), -1);
+    last_uses[oldest] = -1;
+}
+
+/* Many branches of one page, used in a stirred order, dropped one by one in between. */
 static void branches_go_by_last_use(void **state) {
     (void)state;
-    enum { BRANCHES = 200, USES = 2000 };
     struct fixture fixture;
-    set_up(&fixture, BRANCHES, BRANCHES);
+    set_up(&fixture, BRANCH_PAGES, BRANCH_PAGES);
     int32_t last_uses[BRANCHES];
+    for (int32_t i = 0; i < BRANCHES; i++) {
+        last_uses[i] = -1;
+    }
     uint32_t random = 1;
-    for (int32_t use = 0; use < BRANCHES + USES; use++) {
+    for (int32_t use = 0; use < 5000; use++) {
         random = random * 1664525u + 1013904223u;
-        int32_t branch = use < BRANCHES ? use : (int32_t)((random >> 8) % BRANCHES);
+        int32_t branch = (int32_t)((random >> 8) % BRANCHES);
         const int32_t tokens[4] = {branch, 0, 0, 0};
         int32_t cached_count;
+        if (fixture.pool.free_count == 0 || (use > 500 && random >> 30 == 0)) {
+            drop_oldest_branch(&fixture, last_uses);
+        }
         run_prompt(&fixture, tokens, 4, &cached_count);
-        assert_int_equal(cached_count, use < BRANCHES ? 0 : 4);
-        last_uses[branch] = use * BRANCHES + branch;
+        assert_int_equal(cached_count, last_uses[branch] < 0 ? 0 : 4);
+        last_uses[branch] = use;
     }
-    qsort(last_uses, BRANCHES, sizeof last_uses[0], compare_uses);
-    for (int32_t i = 0; i < BRANCHES; i++) {
-        const int32_t page = find_page(&fixture, last_uses[i] % BRANCHES);
-        assert_true(page >= 0);
-        prefix_cache_evict(fixture.cache, i + 1);
-        assert_int_equal(fixture.pool.free_count, i + 1);
-        assert_int_equal(fixture.pool.reference_counts[page], 0);
+    while (fixture.pool.free_count < BRANCH_PAGES) {
+        drop_oldest_branch(&fixture, last_uses);
     }
     tear_down(&fixture);
 }
