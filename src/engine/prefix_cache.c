@@ -264,8 +264,8 @@ static int32_t publish_snapshot(struct prefix_cache *cache, int32_t page, bool h
 }
 
 enum status prefix_cache_publish(struct prefix_cache *cache, const int32_t *tokens, int32_t token_count,
-                                 const int32_t *pages, bool has_draft_rows, int32_t *snapshot_slot) {
-    const struct page_pool *pool = cache->options.pages;
+                                 int32_t *pages, bool has_draft_rows, int32_t *snapshot_slot) {
+    struct page_pool *pool = cache->options.pages;
     int32_t page_tokens = cache->options.page_tokens;
     int32_t page_count = token_count / page_tokens;
     assert(token_count >= 0 && token_count % page_tokens == 0);
@@ -282,6 +282,10 @@ enum status prefix_cache_publish(struct prefix_cache *cache, const int32_t *toke
                       !cache->nodes[child].is_cached,
                   STATUS_INTERNAL, "page %d of a sequence, number %d, is not its own to share", i, child);
             add_child(cache, end, key, page_start, child);
+        } else if (child != pages[i]) {
+            page_pool_add_reference(pool, child);
+            page_pool_drop_reference(pool, pages[i]);
+            pages[i] = child;
         }
         end = child;
     }

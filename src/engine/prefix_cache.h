@@ -73,17 +73,18 @@ void prefix_cache_match(struct prefix_cache *cache, const int32_t *tokens, int32
 
 /*
  * Publishes the full pages of a sequence that has committed `token_count` tokens (a multiple of page_tokens)
- * and asks for a snapshot at their end. Pages that are cached already stay as they are; of the others the
+ * and asks for a snapshot at their end. `pages` are the sequence's own, each with its reference. A page whose
+ * tokens are cached already is given up for the cached one, which takes its place in `pages` with the
+ * reference: so whoever uses a node uses all nodes before it, and equal pages exist once. Of the others the
  * cache keeps `pages` and a reference. *snapshot_slot: where to copy the sequence's slot after the step; -1
  * if there is a snapshot already or no slot to be had. A snapshot without draft rows is replaced, in its own
- * slot, by one that has them. Time in proportion to the tokens that are new in the cache, unless another
- * sequence has published the same prefix in pages of its own.
+ * slot, by one that has them. Time in proportion to the tokens that are new in the cache.
  *
- * `pages` are the sequence's own, each with its reference: INTERNAL, and nothing changed beyond the pages
- * before it, for a page that is free or cached as part of another prefix.
+ * INTERNAL, and nothing changed beyond the pages before it, for a page that is free or cached as part of
+ * another prefix.
  */
 enum status prefix_cache_publish(struct prefix_cache *cache, const int32_t *tokens, int32_t token_count,
-                                 const int32_t *pages, bool has_draft_rows, int32_t *snapshot_slot);
+                                 int32_t *pages, bool has_draft_rows, int32_t *snapshot_slot);
 
 /* Drops unused leaves until `page_count` pages of the pool are free or none is left to drop. */
 void prefix_cache_evict(struct prefix_cache *cache, int32_t page_count);

@@ -13,8 +13,11 @@ static int32_t pages_of_context(const struct scheduler_options *options) {
 static enum status alloc_plan(struct plan_arrays *plan, const struct scheduler_options *options) {
     size_t slots = (size_t)options->slot_count;
     size_t rows = (size_t)options->row_limit;
-    /* A slot can change hands once between two plans: the old sequence's last pages, then all of the new. */
-    size_t updates = 2 * slots * (size_t)pages_of_context(options);
+    /*
+     * A slot can change hands once between two plans: the old sequence's last pages and those it gave up for
+     * cached ones, then all of the new.
+     */
+    size_t updates = 3 * slots * (size_t)pages_of_context(options);
     plan->steps = calloc(slots, sizeof *plan->steps);
     plan->segments = calloc(slots, sizeof *plan->segments);
     plan->sequences = calloc(slots, sizeof *plan->sequences);

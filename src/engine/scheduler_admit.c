@@ -65,7 +65,7 @@ static void take_match(struct scheduler *scheduler, struct sequence *sequence,
     bool has_draft_rows = match->has_draft_rows && scheduler->options.draft_limit > 0;
     sequence->restored_from = has_draft_rows ? match->snapshot_slot : -1;
     sequence->draft_gap_end = has_draft_rows ? 0 : match->token_count;
-    sequence->branch_point = match->known_tokens > match->token_count ? match->known_tokens : 0;
+    sequence->branch_point = match->cached_token_count > match->token_count ? match->cached_token_count : 0;
     if (sequence->preemptions == 0) {
         sequence->cached_prompt_tokens = match->token_count;
         scheduler->gauges.cached_prompt_tokens += match->token_count;
@@ -99,7 +99,12 @@ void scheduler_admit(struct scheduler *scheduler) {
         if (!start(scheduler, sequence, slot)) {
             return;
         }
-        scheduler_plan_prompt(scheduler, sequence);
+        /* Who starts behind a snapshot must run in this step: the snapshot's slot may be another's in the
+         * next. */
+        if (!scheduler_plan_prompt(scheduler, sequence)) {
+            scheduler_preempt(scheduler, sequence);
+            return;
+        }
         slot = free_slot(scheduler);
     }
 }

@@ -1,4 +1,7 @@
 /* Taking a round's results: tokens, ends, and pages that others may share from now on. */
+#include <assert.h>
+#include <string.h>
+
 #include "engine/scheduler_internal.h"
 
 /* Whether the draft layer's rows before `end` are all there, as far as anyone reads them. */
@@ -7,15 +10,32 @@ static bool has_draft_rows(const struct scheduler *scheduler, const struct seque
            (sequence->draft_gap_end == 0 || end - sequence->draft_gap_end >= scheduler->options.draft_window);
 }
 
+/* Pages that were computed twice are given up for the cached ones: the slot's table follows. */
+static void follow_pages(struct scheduler *scheduler, const struct sequence *sequence, const int32_t *before,
+                         int32_t page_count) {
+    struct plan_arrays *plan = &scheduler->plan;
+    for (int32_t i = 0; i < page_count; i++) {
+        if (sequence->pages[i] != before[i]) {
+            plan->page_updates[plan->page_update_count++] =
+                (struct step_page_update){.slot = sequence->slot, .index = i, .page = sequence->pages[i]};
+        }
+    }
+}
+
 /* Shares the pages before `end`, where the rings still hold what a sequence starting there needs. */
-static void publish(struct scheduler *scheduler, const struct sequence *sequence, int32_t end,
-                    int32_t last_row) {
+static void publish(struct scheduler *scheduler, struct sequence *sequence, int32_t end, int32_t last_row) {
     bool has_rows = has_draft_rows(scheduler, sequence, end);
+    int32_t page_count = end / scheduler->options.page_tokens;
     int32_t snapshot_slot = -1;
-    if (prefix_cache_publish(scheduler->options.prefixes, sequence->tokens, end, sequence->pages, has_rows,
-                             &snapshot_slot) != STATUS_OK ||
-        snapshot_slot < 0) {
-        return; /* a cache that is full of what runs keeps what it has */
+    int32_t *before = scheduler->matched_pages;
+    memcpy(before, sequence->pages, (size_t)page_count * sizeof *before);
+    enum status status = prefix_cache_publish(scheduler->options.prefixes, sequence->tokens, end,
+                                              sequence->pages, has_rows, &snapshot_slot);
+    assert(status == STATUS_OK);
+    (void)status;
+    follow_pages(scheduler, sequence, before, page_count);
+    if (snapshot_slot < 0) {
+        return;
     }
     scheduler_add_slot_operation(scheduler, STEP_SLOT_COPY, sequence->slot, snapshot_slot);
     if (has_rows) {

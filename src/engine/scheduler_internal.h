@@ -33,7 +33,8 @@ struct scheduler {
     struct sequence **slots;      /* [slot_count]; NULL: free */
     int64_t arrivals;
     struct plan_arrays plan;
-    int32_t *matched_pages; /* [pages of a context] */
+    int32_t
+        *matched_pages; /* [pages of a context] scratch: pages found, or a sequence's before it shared them */
     struct scheduler_gauges gauges;
 };
 
@@ -56,8 +57,11 @@ void scheduler_end(struct scheduler *scheduler, struct sequence *sequence);
 /* Lets waiting sequences in while slots, pages and rows last, and plans their first rows. */
 void scheduler_admit(struct scheduler *scheduler);
 
-/* Plans rows of a running sequence that reads its prompt, as many as fit. */
-void scheduler_plan_prompt(struct scheduler *scheduler, struct sequence *sequence);
+/* Takes the memory of a running sequence away; it reads its tokens again when there is room. */
+void scheduler_preempt(struct scheduler *scheduler, struct sequence *sequence);
+
+/* Plans rows of a running sequence that reads its prompt, as many as fit; false if none do. */
+bool scheduler_plan_prompt(struct scheduler *scheduler, struct sequence *sequence);
 
 /* End of the next part of a prompt that has to end a step, for a snapshot or because it is the last. */
 int32_t scheduler_next_boundary(const struct scheduler *scheduler, const struct sequence *sequence,

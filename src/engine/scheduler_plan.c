@@ -21,8 +21,7 @@ static void end_where_due(struct scheduler *scheduler, struct sequence_list *lis
     }
 }
 
-/* Takes the memory of a running sequence away; it reads its tokens again when there is room. */
-static void preempt(struct scheduler *scheduler, struct sequence *sequence) {
+void scheduler_preempt(struct scheduler *scheduler, struct sequence *sequence) {
     scheduler_take_off(scheduler, sequence);
     sequence->phase = SEQUENCE_WAITING;
     sequence->preemptions++;
@@ -40,7 +39,7 @@ static int32_t wanted_positions(const struct scheduler *scheduler, const struct 
 static bool make_room(struct scheduler *scheduler, struct sequence *sequence) {
     while (!scheduler_reserve_pages(scheduler, sequence, wanted_positions(scheduler, sequence))) {
         struct sequence *last = scheduler->running.last;
-        preempt(scheduler, last);
+        scheduler_preempt(scheduler, last);
         if (last == sequence) {
             return false;
         }
@@ -142,19 +141,20 @@ int32_t scheduler_next_boundary(const struct scheduler *scheduler, const struct 
     return last_page_end > position ? smaller(boundary, last_page_end) : boundary;
 }
 
-void scheduler_plan_prompt(struct scheduler *scheduler, struct sequence *sequence) {
+bool scheduler_plan_prompt(struct scheduler *scheduler, struct sequence *sequence) {
     struct plan_arrays *plan = &scheduler->plan;
     int32_t first = sequence->computed;
     int32_t end = smaller(first + scheduler->options.row_limit - plan->row_count,
                           scheduler_next_boundary(scheduler, sequence, first));
-    if (end <= first) {
-        return;
+    if (end <= first || !scheduler_reserve_pages(scheduler, sequence, end)) {
+        return false;
     }
     int32_t first_row = plan->row_count;
     struct round_segment *segment = add_segment(scheduler, sequence, sequence->tokens + first, end - first);
     segment->is_sampled = end == sequence->token_count;
     segment->following_token = segment->is_sampled ? -1 : sequence->tokens[end];
     want_logits(plan, first_row + end - first - 1, segment->is_sampled ? 1 : 0);
+    return true;
 }
 
 static void plan_prompts(struct scheduler *scheduler) {

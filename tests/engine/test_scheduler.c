@@ -250,8 +250,9 @@ static void test_preempted_requests_resume(void **state) {
     struct setting setting = {
         .seed = 5, .slots = 6, .rows = 16, .pages = CONTEXT / PAGE_TOKENS + 2, .drafts = 2, .requests = 40};
     struct world *world = make_world(&setting);
-    while (world->submitted < setting.requests) {
-        submit_at_random(world);
+    for (int32_t i = 0; i < setting.requests; i++) {
+        int32_t prompt[3] = {i, 1, 2};
+        submit(world, prompt, 3, 50, 0);
     }
     while (step(world)) {
     }
