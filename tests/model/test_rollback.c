@@ -269,19 +269,7 @@ static void shorten(const struct sluice_engine *engine, const char *name, struct
     }
     assert_true(changed > 0);
     EXPECT_OK(state_pool_init(&out->engine.states, engine->device, &out->table, NUMERICS_IDEAL, 2, LENGTH));
-    struct executor_options options = {
-        .model = engine->model,
-        .backend = engine->backend,
-        .device = engine->device,
-        .stream = engine->stream,
-        .pool = engine->pool,
-        .states = &out->engine.states,
-        .numerics = NUMERICS_IDEAL,
-        .cpu_features = "auto",
-        .row_limit = ROUND_ROWS,
-        .segment_limit = ROUND_ROWS,
-        .logit_row_limit = ROUND_ROWS,
-    };
+    struct executor_options options = model_executor_options(&out->engine, ROUND_ROWS, ROUND_ROWS);
     EXPECT_OK(executor_create(&options, &out->engine.executor));
 }
 
