@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "base/worker_pool.h"
 #include "engine/executor.h"
+#include "engine/round.h"
 #include "engine/state_pool.h"
 #include "model/model.h"
 #include "model/state_table.h"
@@ -48,5 +49,8 @@ void engine_core_close(struct engine_core **core);
 
 /* Slots of sequences come first, those of snapshots follow. */
 int32_t engine_core_snapshot_count(const struct engine_core *core);
+
+/* What a round runner for this core needs; its memory is in the core's ledger. */
+struct round_runner_options engine_core_runner_options(const struct engine_core *core);
 
 #endif
