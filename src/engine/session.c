@@ -229,7 +229,7 @@ static enum status choose(struct sluice_session *session, const struct sluice_sa
                           int32_t *token) {
     CHECK(session->length > 0, STATUS_BAD_ARGUMENT, "a session without tokens has no next token");
     TRY(sampler_check(sampling, (size_t)session->engine->model->vocabulary_size));
-    TRY(sampler_choose_token(session->engine->sampler, sampling, &session->counts, session->logits, 0,
+    TRY(sampler_choose_token(session->engine->sampler, sampling, &session->counts, NULL, session->logits, 0,
                              (uint32_t)session->length, NOISE_PURPOSE_TOKEN, token));
     session->has_chosen = true;
     return STATUS_OK;
