@@ -102,7 +102,8 @@ static enum status append_chunk(struct sluice_session *session, const int32_t *t
                                 bool is_last) {
     struct step_segment segment = {session->slot, (int32_t)session->length, count, tokens};
     int32_t last_row = count - 1;
-    struct step_plan plan = {&segment, 1, &last_row, is_last ? 1 : 0};
+    struct step_plan plan = {.segments = &segment, .segment_count = 1, .logit_rows = &last_row};
+    plan.logit_row_count = is_last ? 1 : 0;
     TRY(executor_run(session->engine->executor, &plan, session->logits));
     session->length += count;
     return STATUS_OK;
@@ -149,7 +150,8 @@ static enum status hand_out(const struct sluice_session *session, const struct s
 static enum status trace_draft(struct sluice_session *session, const int32_t *next_tokens, int32_t rows,
                                const struct sluice_logits_sink *sink) {
     struct step_segment segment = {session->slot, (int32_t)session->length, rows, next_tokens};
-    struct step_plan plan = {&segment, 1, session->row_numbers, rows};
+    struct step_plan plan = {.segments = &segment, .segment_count = 1, .logit_rows = session->row_numbers};
+    plan.logit_row_count = rows;
     TRY(executor_run_draft(session->engine->executor, &plan, session->traced_logits));
     return hand_out(session, sink, session->length, rows, true);
 }
@@ -158,7 +160,8 @@ static enum status trace_chunk(struct sluice_session *session, const int32_t *to
                                bool has_next, const struct sluice_logits_sink *sink) {
     int64_t vocabulary = session->engine->model->vocabulary_size;
     struct step_segment segment = {session->slot, (int32_t)session->length, rows, tokens};
-    struct step_plan plan = {&segment, 1, session->row_numbers, rows};
+    struct step_plan plan = {.segments = &segment, .segment_count = 1, .logit_rows = session->row_numbers};
+    plan.logit_row_count = rows;
     TRY(executor_run(session->engine->executor, &plan, session->traced_logits));
     memcpy(session->logits, session->traced_logits + (rows - 1) * vocabulary,
            (size_t)vocabulary * sizeof *session->logits);

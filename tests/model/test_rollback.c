@@ -47,7 +47,8 @@ static void run_draft(struct sluice_engine *engine, int32_t slot, int32_t first_
                       const int32_t *next_tokens, int32_t count, float *logits) {
     static const int32_t rows[ROUND_ROWS] = {0, 1, 2, 3};
     struct step_segment segment = {slot, first_position, count, next_tokens};
-    struct step_plan plan = {&segment, 1, rows, count};
+    struct step_plan plan = {
+        .segments = &segment, .segment_count = 1, .logit_rows = rows, .logit_row_count = count};
     EXPECT_OK(executor_run_draft(engine->executor, &plan, logits));
 }
 

@@ -129,7 +129,8 @@ void model_run(struct sluice_engine *engine, int32_t slot, int32_t first_positio
     for (int32_t i = 0; i < count; i++) {
         rows[i] = i;
     }
-    struct step_plan plan = {&segment, 1, rows, logits == NULL ? 0 : count};
+    struct step_plan plan = {.segments = &segment, .segment_count = 1, .logit_rows = rows};
+    plan.logit_row_count = logits == NULL ? 0 : count;
     EXPECT_OK(executor_run(engine->executor, &plan, logits));
     free(rows);
 }
