@@ -16,6 +16,7 @@ enum {
     CONTEXT_TOKENS_DEFAULT = 4096,
     CHUNK_TOKENS_DEFAULT = 512,
     LOGIT_ROWS_AT_ONCE = 16,
+    PAGE_TOKENS = 128,
 };
 
 struct sluice_engine_options sluice_engine_options_default(void) {
@@ -94,17 +95,28 @@ static enum status load_weights(struct sluice_engine *engine, struct checkpoint 
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }
 
-static enum status create_states(struct sluice_engine *engine) {
+static enum status describe_states(struct sluice_engine *engine) {
     const struct sluice_engine_options *options = &engine->options;
+    const struct state_pool_options pool = {
+        .sequence_slot_count = options->session_count,
+        .context_tokens = options->context_tokens,
+        .page_tokens = PAGE_TOKENS,
+    };
     engine->state_table.arena = &engine->model_arena;
     TRY(engine->model->family->list_states(engine->model, &engine->state_table));
-    TRY(state_pool_init(&engine->states, engine->device, &engine->state_table,
-                        (enum numerics)options->numerics, options->session_count, options->context_tokens));
+    return state_pool_init(&engine->states, engine->device, &engine->state_table,
+                           (enum numerics)options->numerics, &pool);
+}
+
+static enum status create_states(struct sluice_engine *engine) {
+    const struct sluice_engine_options *options = &engine->options;
+    TRY(state_pool_alloc(&engine->states, options->session_count * engine->states.pages_per_slot));
     /* With one node there is nothing to spread, and pages that nobody writes cost nothing. */
     if (device_reads_host_memory(engine->device) &&
         cpu_topology_memory_nodes("/sys/devices/system/node") > 1) {
         TRY(state_pool_spread(&engine->states, engine->pool));
     }
+    TRY(state_pool_map_own_pages(&engine->states, engine->stream));
     engine->slot_is_used = calloc((size_t)options->session_count, sizeof *engine->slot_is_used);
     CHECK_MEMORY(engine->slot_is_used);
     return STATUS_OK;
@@ -150,8 +162,9 @@ enum status engine_build(const struct sluice_engine_options *options, const stru
     TRY_GOTO(create_model(engine, config));
     TRY_GOTO(create_device(engine));
     TRY_GOTO(load_weights(engine, checkpoint));
-    TRY_GOTO(create_states(engine));
+    TRY_GOTO(describe_states(engine));
     TRY_GOTO(create_executor(engine));
+    TRY_GOTO(create_states(engine));
     collect_facts(engine);
     *out = engine;
     return STATUS_OK;

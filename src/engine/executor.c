@@ -279,6 +279,7 @@ static enum status check_plan(const struct executor *executor, const struct step
 
 enum status executor_run(struct executor *executor, const struct step_plan *plan, float *logits) {
     TRY(check_plan(executor, plan));
+    TRY(state_pool_apply(executor->options.states, executor->queue.stream, plan));
     TRY(run_pass(executor, &(struct pass){.plan = plan, .logits = logits}));
     int64_t count = plan->logit_row_count * executor->options.model->vocabulary_size;
     if (first_not_finite(logits, count) >= 0) {

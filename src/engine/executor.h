@@ -18,10 +18,10 @@ struct executor;
 struct executor_options {
     const struct model *model; /* bound; borrowed */
     const struct backend *backend;
-    struct device *device;           /* borrowed */
-    struct stream *stream;           /* borrowed */
-    struct worker_pool *pool;        /* borrowed */
-    const struct state_pool *states; /* borrowed */
+    struct device *device;     /* borrowed */
+    struct stream *stream;     /* borrowed */
+    struct worker_pool *pool;  /* borrowed */
+    struct state_pool *states; /* borrowed; described, and allocated before a step runs */
     enum numerics numerics;
     const char *cpu_features; /* as struct backend's build_table takes it */
     int32_t row_limit;        /* rows of a step */
@@ -38,8 +38,8 @@ void executor_destroy(struct executor **executor);
 size_t executor_step_bytes(const struct executor *executor);
 
 /*
- * Runs the plan through all layers. logits: host (logit_row_count, vocabulary). NOT_FINITE names the first
- * layer and position whose output is not finite.
+ * Carries out what the plan asks of the state, then runs it through all layers. logits: host
+ * (logit_row_count, vocabulary). NOT_FINITE names the first layer and position whose output is not finite.
  */
 enum status executor_run(struct executor *executor, const struct step_plan *plan, float *logits);
 

@@ -85,13 +85,15 @@ static enum status decode(struct bench_session *session, int64_t batch, int64_t 
 }
 
 static enum status copy_slot(struct bench_session *session, int64_t from, int64_t to) {
-    const struct state_pool *states = &session->engine->states;
-    for (int i = 0; i < states->count; i++) {
-        const struct state_rows *rows = &states->rows[i];
-        TRY(stream_copy_within(session->engine->stream, state_rows_at(rows, to, 0),
-                               state_rows_at(rows, from, 0), (size_t)rows->rows_per_slot * rows->row_bytes));
+    struct state_pool *states = &session->engine->states;
+    struct stream *stream = session->engine->stream;
+    const int32_t *from_pages = states->page_table + from * states->pages_per_slot;
+    const int32_t *to_pages = states->page_table + to * states->pages_per_slot;
+    TRY(state_pool_copy_slot(states, stream, (int32_t)from, (int32_t)to));
+    for (int64_t i = 0; i < states->pages_per_slot; i++) {
+        TRY(state_pool_copy_page(states, stream, from_pages[i], to_pages[i]));
     }
-    return stream_synchronize(session->engine->stream);
+    return stream_synchronize(stream);
 }
 
 static int compare_seconds(const void *left, const void *right) {

@@ -76,7 +76,7 @@ static int tear_down(void **state) {
 
 /* 0xFF is a NaN in every format, 0x3F a number of the size that occurs. */
 static void poison(struct sluice_engine *engine, unsigned char byte) {
-    EXPECT_OK(stream_fill(engine->stream, engine->states.memory, byte, engine->states.bytes));
+    EXPECT_OK(stream_fill(engine->stream, engine->states.memory, byte, engine->states.row_memory_bytes));
     EXPECT_OK(stream_synchronize(engine->stream));
 }
 

@@ -104,7 +104,7 @@ static int tear_down(void **state) {
 static int draft_state_count(const struct sluice_engine *engine) {
     int count = 0;
     for (int i = 0; i < engine->state_table.count; i++) {
-        count += engine->state_table.kinds[i].layer >= engine->model->layer_count;
+        count += engine->state_table.kinds[i].is_draft;
     }
     return count;
 }

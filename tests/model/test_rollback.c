@@ -188,7 +188,7 @@ static void test_rejected_drafts_leave_nothing(void **state) {
     for (int numerics = 0; numerics < NUMERICS_COUNT; numerics++) {
         bool takes_all = numerics == NUMERICS_IDEAL && !TESTS_ARE_SHORT;
         struct sluice_engine *engine = fixture->engines[numerics];
-        EXPECT_OK(stream_fill(engine->stream, engine->states.memory, 0xFF, engine->states.bytes));
+        EXPECT_OK(stream_fill(engine->stream, engine->states.memory, 0xFF, engine->states.row_memory_bytes));
         assert_int_equal(count_all_differences(fixture, engine, numerics,
                                                takes_all ? all_positions : some_positions,
                                                takes_all ? ALL_POSITIONS : SOME_POSITIONS),
@@ -202,7 +202,7 @@ static void test_rounds_in_a_row(void **state) {
     const struct reference *reference = &fixture->references[NUMERICS_IDEAL];
     struct sluice_engine *engine = fixture->engines[NUMERICS_IDEAL];
     int32_t position = 0;
-    EXPECT_OK(stream_fill(engine->stream, engine->states.memory, 0xFF, engine->states.bytes));
+    EXPECT_OK(stream_fill(engine->stream, engine->states.memory, 0xFF, engine->states.row_memory_bytes));
     for (int step = 0; position + ROUND_ROWS + 1 < LENGTH; step++) {
         struct round round = {position, ROUND_ROWS, 1 + (step * 5 + step / 3) % ROUND_ROWS};
         float logits[ROUND_ROWS][TINY_VOCABULARY];
@@ -240,7 +240,10 @@ static void shorten(const struct sluice_engine *engine, const char *name, struct
         }
     }
     assert_true(changed > 0);
-    EXPECT_OK(state_pool_init(&out->engine.states, engine->device, &out->table, NUMERICS_IDEAL, 2, LENGTH));
+    EXPECT_OK(state_pool_init(&out->engine.states, engine->device, &out->table, NUMERICS_IDEAL,
+                              &engine->states.options));
+    EXPECT_OK(state_pool_alloc(&out->engine.states, engine->states.page_count));
+    EXPECT_OK(state_pool_map_own_pages(&out->engine.states, engine->stream));
     struct executor_options options = {
         .model = engine->model,
         .backend = engine->backend,
