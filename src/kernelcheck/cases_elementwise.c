@@ -78,6 +78,9 @@ static enum status build_rms_norm(struct kernel_case *kernel_case) {
     } else {
         TRY(case_add_result(kernel_case, type, shape->outer, shape->width, tolerance, &args->out));
     }
+    if (shape->inner > 0) {
+        kernel_case->used_bytes = 2 * tensor_bytes(&args->out);
+    }
     return STATUS_OK;
 }
 
