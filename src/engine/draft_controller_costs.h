@@ -1,5 +1,6 @@
 /*
- * What steps and draft passes take, in seconds, learned from profile and ticks (spec parallelism, M-33, M-35).
+ * What steps and draft passes take, in seconds, learned from profile and ticks (spec parallelism, M-33,
+ * M-35).
  *
  * A curve holds seconds at fixed row counts and is linear between them. Measurements move the points around
  * them by an average that a single slow tick cannot pull far. Every curve rises with its rows: a point that
@@ -56,7 +57,8 @@ int32_t cost_point_of(int32_t rows);
 const struct cost_curve *draft_costs_step(const struct draft_costs *costs, int32_t context_tokens);
 
 /* Learns a step. The first one of a context class takes over what the nearest class knows. */
-void draft_costs_observe_step(struct draft_costs *costs, int32_t rows, int32_t context_tokens, double seconds);
+void draft_costs_observe_step(struct draft_costs *costs, int32_t rows, int32_t context_tokens,
+                              double seconds);
 
 /* A measured step for all context classes. */
 void draft_costs_set_step(struct draft_costs *costs, int32_t rows, double seconds);
@@ -64,7 +66,8 @@ void draft_costs_set_step(struct draft_costs *costs, int32_t rows, double second
 /* Seconds expected for the draft work of a tick. */
 double draft_costs_passes(const struct draft_costs *costs, const struct draft_passes *passes);
 
-/* Learns the whole draft work of a tick, shared out over its parts in the proportion that is known of them. */
+/* Learns the whole draft work of a tick, shared out over its parts in the proportion that is known of them.
+ */
 void draft_costs_observe_passes(struct draft_costs *costs, const struct draft_passes *passes, double seconds);
 
 #endif

@@ -1,10 +1,11 @@
 /*
  * Whether drafting really brings more tokens per second than not drafting (spec parallelism, M-37).
  *
- * Load is the number of running sequences, kept as it was while they come and go. Per bucket of load: after a period of drafting ticks, up to 2048, a probe of 16 ticks without
- * it is due. Two probes in a row that were faster forbid drafting for a hold time, twice as long each time it
- * happens again. The guard sees measured seconds, not the estimates that the choice is made from. Until
- * drafting is clearly ahead in a bucket, periods are short.
+ * Load is the number of running sequences, kept as it was while they come and go. Per bucket of load: after a
+ * period of drafting ticks, up to 2048, a probe of 16 ticks without it is due. Two probes in a row that were
+ * faster forbid drafting for a hold time, twice as long each time it happens again. The guard sees measured
+ * seconds, not the estimates that the choice is made from. Until drafting is clearly ahead in a bucket,
+ * periods are short.
  */
 #ifndef SLUICE_ENGINE_DRAFT_CONTROLLER_GUARD_H
 #define SLUICE_ENGINE_DRAFT_CONTROLLER_GUARD_H
@@ -51,7 +52,8 @@ void draft_guard_add_drafting(struct draft_guard *guard, int32_t load, double to
 /* Forgets the ticks of a probe that is begun. */
 void draft_guard_begin_probe(struct draft_guard *guard);
 
-/* A tick of a probe that verified no drafts and had no prompts. True: it was the last and the verdict is in. */
+/* A tick of a probe that verified no drafts and had no prompts. True: it was the last and the verdict is in.
+ */
 bool draft_guard_add_probe(struct draft_guard *guard, int32_t load, double tokens, double seconds,
                            int64_t tick);
 

@@ -3,8 +3,8 @@
  *
  * Most ticks follow the estimates, with hysteresis. Some test them: the guard's probe without drafts, a trial
  * of drafting while it is off, an excursion to longer or shorter drafts while it is on. Trials and excursions
- * come ever more rarely while they find nothing, and pay what they lose out of a purse that fills with a small
- * share of all time; none begins while it is in debt.
+ * come ever more rarely while they find nothing, and pay what they lose out of a purse that fills with a
+ * small share of all time; none begins while it is in debt.
  */
 #ifndef SLUICE_ENGINE_DRAFT_CONTROLLER_PHASES_H
 #define SLUICE_ENGINE_DRAFT_CONTROLLER_PHASES_H
@@ -38,15 +38,15 @@ struct draft_phases {
     int64_t next_excursion_tick;
     bool excursion_is_shorter;
     int32_t excursion_length;
-    int32_t probe_load; /* of the guard's probe */
-    double purse_ticks; /* time that may be lost, in ticks: seconds of a slower past mean nothing */
+    int32_t probe_load;    /* of the guard's probe */
+    double purse_ticks;    /* time that may be lost, in ticks: seconds of a slower past mean nothing */
     double reference_rate; /* tokens per second that the steady choice would bring now */
 };
 
 struct draft_decision {
     enum draft_regime regime;
-    int32_t taken;          /* likeliest drafts to make */
-    int32_t least_length;   /* drafts that the first DRAFT_LEARNING_SEQUENCES make in any case */
+    int32_t taken;        /* likeliest drafts to make */
+    int32_t least_length; /* drafts that the first DRAFT_LEARNING_SEQUENCES make in any case */
     bool begins_trial;
 };
 

@@ -235,7 +235,7 @@ static void test_options_refused(void **state) {
     fixture_expect_error(engine_core_open(&options, &engine), STATUS_NOT_FOUND, "abacus");
     options = model_options(fixture->directory);
     options.step_token_limit = 0;
-    fixture_expect_error(engine_core_open(&options, &engine), STATUS_OUT_OF_RANGE, "chunk_tokens is 0");
+    fixture_expect_error(engine_core_open(&options, &engine), STATUS_OUT_OF_RANGE, "step_token_limit is 0");
     options = model_options(NULL);
     fixture_expect_error(engine_core_open(&options, &engine), STATUS_BAD_ARGUMENT, "model directory");
 }
