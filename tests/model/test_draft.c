@@ -89,7 +89,7 @@ static void run_draft(struct engine_core *engine, enum draft_source source, int3
 }
 
 static void forget_all(struct engine_core *engine) {
-    EXPECT_OK(stream_fill(engine->stream, engine->states.memory, 0xFF, engine->states.bytes));
+    EXPECT_OK(stream_fill(engine->stream, engine->states.memory, 0xFF, engine->states.row_memory_bytes));
 }
 
 /* Each sequence token by token, every draft pass over the only row of its step. */

@@ -339,7 +339,7 @@ static void test_state_bytes(void **state) {
 }
 
 /* Catch-up over `rows` rows of the step that slot 0 started with, and the draft of the last one. */
-static void run_drafts(struct sluice_engine *engine, const int32_t *tokens, int32_t rows) {
+static void run_drafts(struct engine_core *engine, const int32_t *tokens, int32_t rows) {
     int32_t row_numbers[64];
     float logits[TINY_VOCABULARY];
     for (int32_t i = 0; i < rows; i++) {
