@@ -154,7 +154,7 @@ static void foreign_entries_are_refused(void **state) {
     (void)state;
     struct prefix_disk *disk = disk_open("cache", 1, PLENTY);
     struct disk_page page = disk_page_after(disk, NULL, 1);
-    struct disk_page other = disk_page_after(disk, NULL, 2);
+    struct disk_page other = disk_page_after(disk, &page, 1); /* the same tokens elsewhere */
     assert_true(disk_write(disk, &other, PREFIX_ENTRY_PAGE, false));
     prefix_disk_close(&disk);
     unsigned char bytes[DISK_PAGE_FILE_BYTES];
