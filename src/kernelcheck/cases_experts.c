@@ -1,5 +1,5 @@
 /*
- * Routing and experts. Shapes: width, inner = inner width of an expert, experts, picks.
+ * Routing and experts. Shapes: width, inner = inner width of an expert, experts, picks, leaves of w2.
  * route_experts: is_variant routes by a table of `inner` rows whose type is scale_dtype, is_f32 scores by
  * sigmoid, is_in_place leaves the bias out.
  */
@@ -73,6 +73,7 @@ static enum status add_bank(struct kernel_case *kernel_case, const struct expert
         TRY(case_add_weight(kernel_case, 100 + 3 * e, shape->inner, shape->width, &gate[e]));
         TRY(case_add_weight(kernel_case, 101 + 3 * e, shape->inner, shape->width, &up[e]));
         TRY(case_add_weight(kernel_case, 102 + 3 * e, shape->width, shape->inner, &down[e]));
+        down[e].leaves = leaves_whole(shape->inner, shape->leaves);
     }
     struct expert_weights bank = {.gate = gate, .up = up, .down = down, .count = shape->experts};
     *out = case_keep(kernel_case, &bank, sizeof bank);
@@ -119,6 +120,20 @@ static const struct case_shape moe_experts_shapes[] = {
     {.width = 96, .inner = 64, .experts = 4, .picks = 4, .format = WEIGHT_FP4, .scale_dtype = DTYPE_F32},
     {.width = 130, .inner = 70, .experts = 5, .picks = 2, .format = WEIGHT_FP8, .scale_dtype = DTYPE_F8_E8M0},
     {.width = 256, .inner = 128, .experts = 6, .picks = 3, .format = WEIGHT_FP8, .scale_dtype = DTYPE_F32},
+    {.width = 64,
+     .inner = 2080,
+     .experts = 3,
+     .picks = 2,
+     .format = WEIGHT_FP4,
+     .scale_dtype = DTYPE_F8_E8M0,
+     .leaves = 16},
+    {.width = 40,
+     .inner = 300,
+     .experts = 3,
+     .picks = 2,
+     .format = WEIGHT_FP8,
+     .scale_dtype = DTYPE_F8_E8M0,
+     .leaves = 16},
     {.width = 45, .inner = 23, .experts = 4, .picks = 2, .format = WEIGHT_PLAIN, .weight_dtype = DTYPE_BF16},
     {.width = 40, .inner = 17, .experts = 2, .picks = 1, .format = WEIGHT_PLAIN, .weight_dtype = DTYPE_F32},
 };
@@ -130,7 +145,8 @@ static const struct case_shape moe_experts_bench_shapes[] = {
      .experts = 64,
      .picks = 6,
      .format = WEIGHT_FP4,
-     .scale_dtype = DTYPE_F8_E8M0},
+     .scale_dtype = DTYPE_F8_E8M0,
+     .leaves = 16},
 };
 
 const struct case_family case_family_moe_experts = {

@@ -1,6 +1,6 @@
 /*
  * Linear maps. Shapes: width = columns, inner = rows of the weight, outer = groups. linear: is_f32 takes F32
- * inputs and is_variant writes F32 outputs also in native numerics.
+ * inputs, is_variant writes F32 outputs also in native numerics, leaves are those of the weight.
  */
 #include "kernelcheck/case_families.h"
 #include "kernelcheck/case_values.h"
@@ -24,6 +24,7 @@ static enum status build_linear(struct kernel_case *kernel_case) {
     struct linear_args *args = &kernel_case->args.linear;
     TRY(case_add_rows(kernel_case, 1, x_type, CASE_ROWS_DIFFER, 0, shape->width, &x));
     TRY(case_add_weight(kernel_case, 2, shape->inner, shape->width, &weight));
+    weight.leaves = leaves_whole(shape->width, shape->leaves);
     TRY(case_add_result(kernel_case, out_type, 0, shape->inner, sum_tolerance(out_type), &args->out));
     args->x = x.tensor;
     args->weight = case_keep(kernel_case, &weight, sizeof weight);
@@ -57,14 +58,21 @@ static const struct case_shape linear_shapes[] = {
     {.width = 160, .inner = 67, FP4, .is_variant = true},
     {.width = 1056, .inner = 130, FP4},
     {.width = 224, .inner = 33, FP4_F32_SCALES, .is_variant = true},
+    {.width = 512, .inner = 20, PLAIN_F32, .leaves = 4},
+    {.width = 2200, .inner = 35, PLAIN_BF16, .leaves = 16, .is_variant = true},
+    {.width = 384, .inner = 66, FP8, .leaves = 16, .is_variant = true},
+    {.width = 2176, .inner = 33, FP8, .leaves = 16},
+    {.width = 700, .inner = 18, FP8_F32_SCALES, .leaves = 3},
+    {.width = 2048, .inner = 49, FP4, .leaves = 16, .is_variant = true},
+    {.width = 1568, .inner = 40, FP4, .leaves = 7},
 };
 
 /* bench-m. */
 static const struct case_shape linear_bench_shapes[] = {
     {.label = "q_a", .width = 2048, .inner = 1024, FP8},
     {.label = "q_b", .width = 1024, .inner = 16384, FP8},
-    {.label = "o_b", .width = 4096, .inner = 2048, FP8},
-    {.label = "shared_down", .width = 1024, .inner = 2048, FP8},
+    {.label = "o_b", .width = 4096, .inner = 2048, FP8, .leaves = 4},
+    {.label = "shared_down", .width = 1024, .inner = 2048, FP8, .leaves = 16},
     {.label = "router", .width = 2048, .inner = 64, PLAIN_BF16, .is_variant = true},
     {.label = "compressor", .width = 2048, .inner = 1024, PLAIN_BF16, .is_variant = true},
     {.label = "compressor_f32", .width = 2048, .inner = 1024, PLAIN_F32, .is_f32 = true, .is_variant = true},

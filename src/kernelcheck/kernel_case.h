@@ -49,6 +49,7 @@ struct case_shape {
     enum weight_format format;
     enum dtype weight_dtype;
     enum dtype scale_dtype;
+    int leaves;       /* of the weight whose columns may be cut (tensor/leaves.h); 0: one plain sum */
     bool is_variant;  /* what it varies, the generator says */
     bool is_in_place; /* the output takes an input's memory, where the contract allows it */
     bool is_f32;      /* linear: the input is F32 whatever the numerics */

@@ -3,6 +3,7 @@
 
 enum status op_grouped_linear(struct op_queue *queue, const struct grouped_linear_args *args) {
     const struct weight *weight = args->weight;
+    TRY(weight_expect_leaves(weight, "grouped_linear", 1));
     TENSOR_EXPECT(&args->x, weight->name, DTYPES_ACTIVATION, -1, -1, weight->columns);
     int64_t groups = args->x.shape[1];
     CHECK(groups > 0 && weight->rows % groups == 0, STATUS_BAD_SHAPE,

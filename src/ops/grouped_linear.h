@@ -4,7 +4,7 @@
  *
  * x: (rows, groups, columns), out: (rows, groups, rank), activation type. W: (groups * rank, columns); rows
  * g * rank .. of W belong to group g. Inputs are never quantised: the weight counts as bf16 whatever its
- * storage. Tolerance: NMSE.
+ * storage; sums are plain. Tolerance: NMSE.
  */
 #ifndef SLUICE_OPS_GROUPED_LINEAR_H
 #define SLUICE_OPS_GROUPED_LINEAR_H

@@ -2,10 +2,11 @@
  * Runs each token through its picked experts (spec deepseek-v4 4.11, EXPERT).
  *
  * For each row and slot: a = W1_e x, b = W3_e x (rounded), h = weight * swiglu(a, b) (rounded), out = W2_e h
- * (rounded). The routing weight enters before W2. x: (rows, width), out: (rows, picks, width), activation
- * type; one result per (row, slot), summed by moe_combine. experts: I32 (rows, picks), weights: F32. Inputs
- * of quantised weights are rounded as in linear. Bits of a (row, slot) depend on nothing else. Tolerance:
- * NMSE.
+ * (rounded). The routing weight enters before W2. x: (rows, width), activation type; out: (rows, picks,
+ * width), the same type or F32, which is not rounded; one result per (row, slot), summed by moe_combine.
+ * experts: I32 (rows, picks), weights: F32. Inputs of quantised weights are rounded as in linear. Bits of a
+ * (row, slot) depend on nothing else. Sums over the inner width go by the leaves of `down`, as in linear.
+ * Tolerance: NMSE.
  */
 #ifndef SLUICE_OPS_MOE_EXPERTS_H
 #define SLUICE_OPS_MOE_EXPERTS_H
@@ -14,10 +15,10 @@
 #include "tensor/tensor.h"
 #include "tensor/weight.h"
 
-/* The experts of one layer: arrays of `count` weights each, host memory. */
+/* The experts of one layer: arrays of `count` weights each, host memory. All of an array are alike. */
 struct expert_weights {
-    const struct weight *gate; /* w1: (inner, width) */
-    const struct weight *up;   /* w3: (inner, width) */
+    const struct weight *gate; /* w1: (inner, width), plain sums */
+    const struct weight *up;   /* w3: (inner, width), plain sums */
     const struct weight *down; /* w2: (width, inner) */
     int64_t count;
 };

@@ -83,6 +83,16 @@ void weight_decode_row(const struct weight *weight, int64_t row, float *out) {
     }
 }
 
+enum status weight_expect_leaves(const struct weight *weight, const char *what, int leaf_limit) {
+    const struct leaves *leaves = &weight->leaves;
+    CHECK(leaves->count >= 0 && leaves->count <= leaf_limit, STATUS_BAD_SHAPE,
+          "%s: %s has %d leaves, the limit is %d", what, weight->name, leaves->count, leaf_limit);
+    CHECK(leaves->count <= 1 || leaves_columns(leaves) == weight->columns, STATUS_BAD_SHAPE,
+          "%s: %s has %lld columns, its leaves have %lld", what, weight->name, (long long)weight->columns,
+          (long long)leaves_columns(leaves));
+    return STATUS_OK;
+}
+
 enum status weight_expect_plain(const struct weight *weight, const char *what, int64_t rows,
                                 int64_t columns) {
     CHECK(weight->format == WEIGHT_PLAIN, STATUS_BAD_SHAPE, "%s: %s is quantised", what, weight->name);

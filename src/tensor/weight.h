@@ -12,6 +12,7 @@
 
 #include "base/status.h"
 #include "tensor/dtype.h"
+#include "tensor/leaves.h"
 
 enum weight_format {
     WEIGHT_PLAIN, /* F32 or BF16 elements, no scales */
@@ -30,6 +31,7 @@ struct weight {
     const void *data;
     const void *scales;
     enum dtype scale_dtype; /* F8_E8M0 or F32 */
+    struct leaves leaves;   /* the order of sums over its columns; zero: plain sums */
 };
 
 /* Bytes of the matrix and of its scales. */
@@ -41,6 +43,9 @@ size_t weight_scale_bytes(const struct weight *weight);
  * For kernels: reads device memory.
  */
 void weight_decode_row(const struct weight *weight, int64_t row, float *out);
+
+/* BAD_SHAPE unless the weight has `leaf_limit` leaves at most, and their columns. */
+enum status weight_expect_leaves(const struct weight *weight, const char *what, int leaf_limit);
 
 /* BAD_SHAPE unless the weight is unquantised and has the given shape; -1 allows any length. */
 enum status weight_expect_plain(const struct weight *weight, const char *what, int64_t rows, int64_t columns);

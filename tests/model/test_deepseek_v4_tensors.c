@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "model/deepseek_v4/deepseek_v4.h"
 #include "model/model_registry.h"
 #include "support/model_fixture.h"
 #include "weights/fixture.h"
@@ -319,6 +320,35 @@ static void test_placements(void **state) {
     listing_free(&listing);
 }
 
+/* Weights whose columns can be cut sum in leaves: one per output group, else sixteen. No others do. */
+static void test_leaves(void **state) {
+    (void)state;
+    static const struct {
+        const char *config;
+        int groups;
+    } lines[] = {{"flash", 8}, {"pro", 16}};
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        struct listing listing;
+        listing_make(lines[i].config, 1, &listing);
+        const struct deepseek_v4 *model = (const struct deepseek_v4 *)(const void *)listing.model;
+        for (size_t t = 0; t < listing.list.count; t++) {
+            const struct tensor_spec *spec = &listing.list.specs[t];
+            const struct leaves *leaves = &model->bindings[t]->leaves;
+            int expected = 1;
+            if (strstr(spec->name, ".wo_b.") != NULL) {
+                expected = lines[i].groups;
+            } else if (strstr(spec->name, ".w2.") != NULL) {
+                expected = 16;
+            }
+            if (leaves->count != expected || leaves->whole_count != expected ||
+                leaves_columns(leaves) != model->bindings[t]->columns) {
+                fail_msg("%s: %d of %d leaves", spec->name, leaves->count, leaves->whole_count);
+            }
+        }
+        listing_free(&listing);
+    }
+}
+
 /* Draft tensors are known without drafting, but not used; all others are. */
 static void test_draft_tensors_unused(void **state) {
     (void)state;
@@ -350,10 +380,15 @@ static void test_dspark_drafting_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_published_totals),     cmocka_unit_test(test_bytes_outside_experts),
-        cmocka_unit_test(test_records_are_sound),    cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_absent_names),         cmocka_unit_test(test_placements),
-        cmocka_unit_test(test_draft_tensors_unused), cmocka_unit_test(test_dspark_drafting_refused),
+        cmocka_unit_test(test_published_totals),
+        cmocka_unit_test(test_bytes_outside_experts),
+        cmocka_unit_test(test_records_are_sound),
+        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_absent_names),
+        cmocka_unit_test(test_placements),
+        cmocka_unit_test(test_leaves),
+        cmocka_unit_test(test_draft_tensors_unused),
+        cmocka_unit_test(test_dspark_drafting_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

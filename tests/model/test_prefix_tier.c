@@ -18,7 +18,7 @@
 #include "support/request_fixture.h"
 #include "weights/fixture.h"
 
-enum { TIER_REQUESTS = TESTS_ARE_SHORT ? 8 : 24 };
+enum { TIER_REQUESTS = 20 };
 
 struct fixture {
     void *requests; /* struct request_fixture */

@@ -138,6 +138,13 @@ static void linear_contract(void **state) {
     REFUSES(linear, base, args.x = TENSOR(I32, 2, 8), "layers.3.attn.wq_a.weight");
     REFUSES(linear, base, args.out = TENSOR(F32, 3, 6), "layers.3.attn.wq_a.weight");
     REFUSES(linear, base, args.out = TENSOR(F32, 2, 7), "layers.3.attn.wq_a.weight");
+    weight.leaves = leaves_whole(8, 16);
+    ACCEPTS(linear, base);
+    weight.leaves = leaves_whole(8, 17);
+    REFUSES(linear, base, , "linear: layers.3.attn.wq_a.weight has 17 leaves, the limit is 16");
+    weight.leaves = leaves_whole(9, 16);
+    REFUSES(linear, base, , "layers.3.attn.wq_a.weight has 8 columns, its leaves have 9");
+    weight.leaves = leaves_whole(8, 1);
     weight.columns = 6;
     base.x = TENSOR(F32, 2, 6);
     ACCEPTS(linear, base);
@@ -154,6 +161,8 @@ static void grouped_linear_contract(void **state) {
             "attn.wo_a.weight does not divide into groups");
     REFUSES(grouped_linear, base, args.out = TENSOR(F32, 2, 3, 3), "attn.wo_a.weight");
     REFUSES(grouped_linear, base, args.out = TENSOR(BF16, 2, 3, 2), "attn.wo_a.weight");
+    weight.leaves = leaves_whole(8, 2);
+    REFUSES(grouped_linear, base, , "grouped_linear: attn.wo_a.weight has 2 leaves");
 }
 
 static void rope_contract(void **state) {
@@ -381,6 +390,17 @@ static void moe_experts_contract(void **state) {
     REFUSES(moe_experts, base, args.weights = TENSOR(F32, 5, 2), "moe_experts: weights");
     REFUSES(moe_experts, base, args.out = TENSOR(F32, 5, 3, 9), "experts.0.w2.weight");
     REFUSES(moe_experts, base, args.out = TENSOR(BF16, 5, 3, 8), "experts.0.w2.weight");
+    base.x.dtype = DTYPE_BF16;
+    ACCEPTS(moe_experts, base);
+    REFUSES(moe_experts, base, args.out = TENSOR(I32, 5, 3, 8), "experts.0.w2.weight");
+    up[0].leaves = leaves_whole(8, 2);
+    REFUSES(moe_experts, base, , "moe_experts: experts.0.w3.weight has 2 leaves, the limit is 1");
+    up[0].leaves = leaves_whole(8, 1);
+    down[0].leaves = leaves_whole(6, 16);
+    ACCEPTS(moe_experts, base);
+    down[0].leaves.count = -1;
+    REFUSES(moe_experts, base, , "moe_experts: experts.0.w2.weight has -1 leaves");
+    down[0].leaves.count = 0;
     up[0].columns = 7;
     REFUSES(moe_experts, base, , "experts.0.w3.weight");
     up[0].columns = 8;

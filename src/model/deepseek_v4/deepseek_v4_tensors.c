@@ -137,13 +137,15 @@ struct expert_row {
     const char *name;
     enum dim rows;
     enum dim columns;
+    enum placement inner_placement; /* where every rank holds a part of every expert */
+    enum unit unit;
     size_t target;
 };
 
 static const struct expert_row expert_rows[] = {
-    {"w1", DIM_INNER, DIM_HIDDEN, LAYER(expert_gate)},
-    {"w3", DIM_INNER, DIM_HIDDEN, LAYER(expert_up)},
-    {"w2", DIM_HIDDEN, DIM_INNER, LAYER(expert_down)},
+    {"w1", DIM_INNER, DIM_HIDDEN, BY_BLOCK_ROWS, LAYER(expert_gate)},
+    {"w3", DIM_INNER, DIM_HIDDEN, BY_BLOCK_ROWS, LAYER(expert_up)},
+    {"w2", DIM_HIDDEN, DIM_INNER, BY_BLOCK_COLUMNS, LAYER(expert_down)},
 };
 
 static const struct tensor_row draft_rows[] = {
@@ -284,6 +286,21 @@ static int unit_value(const struct listing *listing, const struct tensor_row *ro
     return 1;
 }
 
+/*
+ * Leaves of a weight's sums. Where columns may be cut there are as many as the largest legal cut has parts,
+ * on any number of ranks: one per output group (folded if there are more than LEAF_COUNT_MAX), else blocks
+ * folded into LEAF_COUNT_MAX. Groups that are no whole blocks are cut at blocks only (parallelism 1.5).
+ */
+static int leaf_count(const struct listing *listing, enum placement placement, enum unit unit) {
+    const struct deepseek_v4_config *config = &listing->model->config;
+    if (placement != PLACEMENT_SPLIT_COLUMNS) {
+        return 1;
+    }
+    bool is_by_group = unit == UNIT_GROUP && config->output_rank % LEAF_BLOCK == 0 &&
+                       config->output_groups <= LEAF_COUNT_MAX;
+    return is_by_group ? (int)config->output_groups : LEAF_COUNT_MAX;
+}
+
 static bool is_present(const struct listing *listing, enum condition condition) {
     switch (condition) {
     case ALWAYS:
@@ -420,6 +437,7 @@ static enum status add_row(const struct listing *listing, const struct tensor_ro
     if (weight != NULL) {
         describe_weight(weight, spec, row->columns == DIM_NONE ? 1 : rows,
                         row->columns == DIM_NONE ? rows : columns);
+        weight->leaves = leaves_whole(weight->columns, leaf_count(listing, row->placement, row->unit));
     }
     return row->storage == STORAGE_FP8 ? add_scales(listing, weight) : STATUS_OK;
 }
@@ -450,6 +468,7 @@ static enum status add_expert(const struct listing *listing, const struct expert
     spec->placement = PLACEMENT_SPLIT_EXPERTS;
     if (weight != NULL) {
         describe_weight(weight, spec, rows, columns);
+        weight->leaves = leaves_whole(columns, leaf_count(listing, row->inner_placement, row->unit));
     }
     return add_scales(listing, weight);
 }

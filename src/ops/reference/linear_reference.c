@@ -10,6 +10,7 @@
 
 struct linear_run {
     const struct linear_args *args;
+    struct leaf_plan leaves;
     float *inputs; /* (rows, columns) */
     bool rounds_inputs;
 };
@@ -32,7 +33,7 @@ static void multiply_weight_row(const void *context, int64_t weight_row, void *w
     weight_decode_row(args->weight, weight_row, decoded);
     for (int64_t row = 0; row < args->x.shape[0]; row++) {
         int64_t columns = args->weight->columns;
-        float value = (float)reference_dot(decoded, run->inputs + row * columns, columns);
+        float value = reference_leaf_dot(&run->leaves, decoded, run->inputs + row * columns);
         reference_write(&args->out, row * args->weight->rows + weight_row, 1, &value);
     }
 }
@@ -47,7 +48,8 @@ static enum status run_linear(const struct kernel_env *env, const struct linear_
                               bool rounds_inputs) {
     int64_t columns = args->weight->columns;
     int64_t rows = args->x.shape[0];
-    struct linear_run run = {args, env->workspace, rounds_inputs};
+    struct linear_run run = {.args = args, .inputs = env->workspace, .rounds_inputs = rounds_inputs};
+    run.leaves = leaf_plan_make(&args->weight->leaves, columns);
     kernel_for_each_item(env, rows, read_input, &run, NULL, 0);
     if (rows > 0) {
         kernel_for_each_item(env, args->weight->rows, multiply_weight_row, &run,

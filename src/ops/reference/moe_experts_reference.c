@@ -14,6 +14,7 @@ enum { ROWS_PER_ITEM = 32 };
 
 struct moe_run {
     const struct moe_experts_args *args;
+    struct leaf_plan down_leaves;
     float *inputs; /* (rows, width) */
     float *inner;  /* (rows * picks, inner width) */
     char *thread_workspaces;
@@ -107,7 +108,8 @@ static void down_block(const void *context, int64_t item, void *workspace) {
         weight_decode_row(&args->bank->down[expert], i, down_row);
         for (int64_t pair = 0; pair < pairs; pair++) {
             if (is_routed(args, pair, expert)) {
-                float value = (float)reference_dot(down_row, run->inner + pair * inner_width, inner_width);
+                const float *inner = run->inner + pair * inner_width;
+                float value = reference_leaf_dot(&run->down_leaves, down_row, inner);
                 reference_write(&args->out, pair * width + i, 1, &value);
             }
         }
@@ -137,6 +139,7 @@ static enum status run_experts(const struct kernel_env *env, const struct moe_ex
                                bool rounds_inputs) {
     char *memory = env->workspace;
     struct moe_run run = {.args = args, .rounds_inputs = rounds_inputs};
+    run.down_leaves = leaf_plan_make(&args->bank->down->leaves, args->bank->down->columns);
     run.inputs = (float *)(void *)memory;
     run.inner = (float *)(void *)(memory + input_bytes(args));
     run.thread_workspaces = memory + input_bytes(args) + inner_bytes(args);

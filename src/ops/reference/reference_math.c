@@ -24,6 +24,19 @@ double reference_dot(const float *a, const float *b, int64_t count) {
     return sum;
 }
 
+float reference_leaf_dot(const struct leaf_plan *leaves, const float *a, const float *b) {
+    float sums[LEAF_STACK_MAX];
+    int depth = 0;
+    for (int s = 0; s < leaves->step_count; s++) {
+        const struct leaf_step *step = &leaves->steps[s];
+        int64_t first = step->first_column;
+        /* A tiny negative number rounds to -0.0; a leaf is never that. */
+        float leaf = (float)reference_dot(a + first, b + first, step->end_column - first) + 0.0f;
+        depth = leaf_push(sums, depth, leaf, step->merge_count);
+    }
+    return sums[0];
+}
+
 double reference_sigmoid(double x) {
     return 1.0 / (1.0 + exp(-x));
 }

@@ -14,6 +14,9 @@
 /* sum a[i] * b[i] in double: eight partial sums by i mod 8, then added in order. */
 double reference_dot(const float *a, const float *b, int64_t count);
 
+/* The same in the order of a plan: each leaf in double, rounded to fp32; these are added in fp32. */
+float reference_leaf_dot(const struct leaf_plan *leaves, const float *a, const float *b);
+
 double reference_sigmoid(double x);
 
 /* silu(min(gate, clamp)) * clip(up, -clamp, clamp) in fp32 (spec deepseek-v4 4.11). */

@@ -3,7 +3,7 @@
  *
  * A block of weight rows is decoded to bf16 and turned into tiles of 16 column pairs by 16 rows; inputs are
  * tiles as they lie. One tile product adds the products of 32 columns, pair by pair, to 16 x 16 sums, so that
- * each result is the sum over its columns in order, whatever shares the tile.
+ * each leaf is the sum over its columns in order, whatever shares the tile.
  */
 #include <immintrin.h>
 #include <string.h>
@@ -19,6 +19,7 @@ enum {
     TILE_COLUMNS = 32, /* columns of a tile product */
     TILE_WORDS = TILE_ROWS * TILE_COLUMNS,
     TILE_BYTES_WIDE = 64,
+    SUM_FLOATS = 2 * TILE_ROWS * MATRIX_BLOCK_ROWS, /* of two tiles of inputs and both groups of rows */
 };
 
 /* Tiles: 0-3 sums of (input tile, weight tile), 4-5 inputs, 6-7 weights. */
@@ -100,28 +101,40 @@ static void make_tiles(const struct weight *weight, int64_t first_row, int64_t r
     }
 }
 
-/* sums[32 inputs][32 rows] of up to 32 inputs and both groups. */
-static void multiply_tiles(const uint16_t *inputs, int64_t count, int64_t stride, const uint16_t *tiles,
-                           int64_t group_count, float *sums) {
-    int64_t second = count > TILE_ROWS ? count - TILE_ROWS : 0;
-    load_config(count - second, second);
+/* Up to 32 inputs, both groups of rows of a block, and how they lie. */
+struct tile_product {
+    const uint16_t *inputs;
+    const uint16_t *tiles;
+    int64_t stride;      /* columns of an input */
+    int64_t first_count; /* inputs of the first tile */
+    int64_t second_count;
+    int64_t group_count;
+};
+
+/* The columns of one leaf, whole chunks: sums[32 inputs][32 rows]. */
+static void multiply_leaf(const struct tile_product *product, int64_t first_column, int64_t end_column,
+                          float *sums) {
+    const int64_t stride = product->stride;
+    const size_t input_bytes = (size_t)stride * sizeof *product->inputs;
+    const bool has_second_inputs = product->second_count > 0;
+    const bool has_second_rows = product->group_count > 1;
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
-    for (int64_t column = 0; column < stride; column += TILE_COLUMNS) {
-        const uint16_t *weights = tiles + column / TILE_COLUMNS * TILE_WORDS;
-        _tile_loadd(4, inputs + column, (size_t)stride * sizeof *inputs);
+    for (int64_t column = first_column; column < end_column; column += TILE_COLUMNS) {
+        const uint16_t *weights = product->tiles + column / TILE_COLUMNS * TILE_WORDS;
+        _tile_loadd(4, product->inputs + column, input_bytes);
         _tile_loadd(6, weights, TILE_BYTES_WIDE);
         _tile_dpbf16ps(0, 4, 6);
-        if (group_count > 1) {
+        if (has_second_rows) {
             _tile_loadd(7, weights + stride / TILE_COLUMNS * TILE_WORDS, TILE_BYTES_WIDE);
             _tile_dpbf16ps(1, 4, 7);
         }
-        if (second > 0) {
-            _tile_loadd(5, inputs + TILE_ROWS * stride + column, (size_t)stride * sizeof *inputs);
+        if (has_second_inputs) {
+            _tile_loadd(5, product->inputs + TILE_ROWS * stride + column, input_bytes);
             _tile_dpbf16ps(2, 5, 6);
-            if (group_count > 1) {
+            if (has_second_rows) {
                 _tile_dpbf16ps(3, 5, 7);
             }
         }
@@ -129,28 +142,67 @@ static void multiply_tiles(const uint16_t *inputs, int64_t count, int64_t stride
     const size_t sum_bytes = MATRIX_BLOCK_ROWS * sizeof *sums;
     _tile_stored(0, sums, sum_bytes);
     _tile_stored(1, sums + TILE_ROWS, sum_bytes);
-    if (second > 0) {
+    if (has_second_inputs) {
         _tile_stored(2, sums + TILE_ROWS * MATRIX_BLOCK_ROWS, sum_bytes);
         _tile_stored(3, sums + TILE_ROWS * MATRIX_BLOCK_ROWS + TILE_ROWS, sum_bytes);
     }
 }
 
-static void multiply(const struct weight *weight, int64_t first_row, int64_t row_count, const void *inputs,
-                     int64_t count, void *scratch, const struct matrix_sink *sink) {
-    int64_t stride = input_row_stride(weight->columns);
-    int64_t group_count = (row_count + TILE_ROWS - 1) / TILE_ROWS;
+/* The additions of a step on a stack of `depth` arrays of `count` numbers; returns the new depth. */
+static int merge_sums(float *sums, int64_t count, int depth, int merge_count) {
+    for (; merge_count > 0; merge_count--) {
+        depth--;
+        float *to = sums + (depth - 1) * count;
+        for (int64_t i = 0; i < count; i += LANES) {
+            lanes_store(to + i, lanes_load(to + i) + lanes_load(to + count + i));
+        }
+    }
+    return depth;
+}
+
+/* The product in the order of the plan, at the start of `sums`, a stack of SUM_FLOATS each. */
+static void multiply_tiles(const struct tile_product *product, const struct leaf_plan *leaves, float *sums) {
+    int64_t used = (product->first_count + product->second_count) * MATRIX_BLOCK_ROWS;
+    int depth = 0;
+    load_config(product->first_count, product->second_count);
+    for (int s = 0; s < leaves->step_count; s++) {
+        const struct leaf_step *step = &leaves->steps[s];
+        int64_t end = input_row_stride(step->end_column);
+        multiply_leaf(product, step->first_column, end, sums + depth * used);
+        depth = merge_sums(sums, used, depth + 1, step->merge_count);
+    }
+}
+
+/* Hands out the sums of one input. Flushed products can leave -0.0, which no leaf is: +0.0 at the root does.
+ */
+static void take_sums(const float *sums, int64_t input, int64_t first_row, int64_t row_count,
+                      const struct matrix_sink *sink) {
+    for (int64_t first = 0; first < row_count; first += MATRIX_SINK_ROWS) {
+        int64_t rows = row_count - first < MATRIX_SINK_ROWS ? row_count - first : MATRIX_SINK_ROWS;
+        float values[MATRIX_SINK_ROWS];
+        for (int i = 0; i < MATRIX_SINK_ROWS; i++) {
+            values[i] = sums[first + i] + 0.0f;
+        }
+        sink->take(sink->context, input, first_row + first, rows, values);
+    }
+}
+
+static void multiply(const struct weight *weight, const struct leaf_plan *leaves, int64_t first_row,
+                     int64_t row_count, const void *inputs, int64_t count, void *scratch,
+                     const struct matrix_sink *sink) {
     uint16_t *tiles = scratch;
+    struct tile_product product = {.tiles = tiles, .stride = input_row_stride(weight->columns)};
+    product.group_count = (row_count + TILE_ROWS - 1) / TILE_ROWS;
     make_tiles(weight, first_row, row_count, tiles, (char *)scratch + tile_panel_bytes(weight->columns));
     for (int64_t m = 0; m < count; m += 2 * TILE_ROWS) {
-        float sums[2 * TILE_ROWS * MATRIX_BLOCK_ROWS];
+        float sums[LEAF_STACK_MAX * SUM_FLOATS];
         int64_t tile_count = count - m < 2 * TILE_ROWS ? count - m : 2 * TILE_ROWS;
-        multiply_tiles((const uint16_t *)inputs + m * stride, tile_count, stride, tiles, group_count, sums);
+        product.inputs = (const uint16_t *)inputs + m * product.stride;
+        product.second_count = tile_count > TILE_ROWS ? tile_count - TILE_ROWS : 0;
+        product.first_count = tile_count - product.second_count;
+        multiply_tiles(&product, leaves, sums);
         for (int64_t i = 0; i < tile_count; i++) {
-            for (int64_t first = 0; first < row_count; first += MATRIX_SINK_ROWS) {
-                int64_t rows = row_count - first < MATRIX_SINK_ROWS ? row_count - first : MATRIX_SINK_ROWS;
-                sink->take(sink->context, m + i, first_row + first, rows,
-                           sums + i * MATRIX_BLOCK_ROWS + first);
-            }
+            take_sums(sums + i * MATRIX_BLOCK_ROWS, m + i, first_row, row_count, sink);
         }
     }
     _tile_release();

@@ -10,7 +10,7 @@
 #include "ops/kernel_items.h"
 
 enum {
-    ROWS = 16,       /* results that are summed up together */
+    ROWS = 16,       /* results that are handed out together, and results of a tile */
     ROW_GROUP = 4,   /* weight rows that are streamed side by side */
     FEW_INPUTS = 4,  /* up to here weights are decoded in registers */
     TILE_INPUTS = 4, /* inputs of a panel tile */
@@ -53,6 +53,7 @@ struct row_source {
 /* The parts of a block that are the same for all rows. */
 struct block {
     const struct weight *weight;
+    const struct leaf_plan *leaves;
     int64_t columns;
     int64_t stride; /* columns, padded */
     uint16_t *panel;
@@ -146,6 +147,47 @@ static inline __m512 dot_chunk(__m512 sum, struct bf16_chunk weights, const uint
     return _mm512_dpbf16_ps(part, (__m512bh)weights.second, (__m512bh)_mm512_loadu_si512(input + 32));
 }
 
+/* Sums of neighbouring lanes within quarters: of a in the low half of each quarter, of b in the high. */
+static inline __m512 pair_sums(__m512 a, __m512 b) {
+    return _mm512_add_ps(_mm512_shuffle_ps(a, b, _MM_SHUFFLE(2, 0, 2, 0)),
+                         _mm512_shuffle_ps(a, b, _MM_SHUFFLE(3, 1, 3, 1)));
+}
+
+/* Sums of neighbouring quarters: of a in the low half, of b in the high. */
+static inline __m512 quarter_sums(__m512 a, __m512 b) {
+    return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, _MM_SHUFFLE(2, 0, 2, 0)),
+                         _mm512_shuffle_f32x4(a, b, _MM_SHUFFLE(3, 1, 3, 1)));
+}
+
+/*
+ * The sums of the lanes by the adjacent binary tree, of four rows for each of `count` inputs: lane 4m + r of
+ * the result. Missing inputs repeat others, whose sums the compiler then makes once.
+ */
+static inline __attribute__((always_inline)) __m512 sum_lanes(__m512 (*lanes)[ROW_GROUP], int count) {
+    __m512 quarters[FEW_INPUTS];
+    for (int m = 0; m < count; m++) {
+        quarters[m] = pair_sums(pair_sums(lanes[m][0], lanes[m][1]), pair_sums(lanes[m][2], lanes[m][3]));
+    }
+    for (int m = count; m < FEW_INPUTS; m++) {
+        quarters[m] = quarters[m & (count - 1)];
+    }
+    return quarter_sums(quarter_sums(quarters[0], quarters[1]), quarter_sums(quarters[2], quarters[3]));
+}
+
+/* leaf_push of sixteen results. */
+static inline int push_leaf(__m512 *sums, int depth, __m512 leaf, int merge_count) {
+    for (; merge_count > 0; merge_count--) {
+        leaf = _mm512_add_ps(sums[--depth], leaf);
+    }
+    sums[depth] = leaf;
+    return depth + 1;
+}
+
+/* Flushed products can leave -0.0, which no leaf is; adding +0.0 to the root does for all of its leaves. */
+static inline void store_root(float *out, __m512 root) {
+    _mm512_storeu_ps(out, _mm512_add_ps(root, _mm512_setzero_ps()));
+}
+
 /* One chunk of four rows. FP8 codes come without their scale: the inputs carry it. */
 static inline __attribute__((always_inline)) void
 stream_chunk(const struct block *block, enum weight_format format, const struct row_source *rows,
@@ -162,69 +204,73 @@ stream_chunk(const struct block *block, enum weight_format format, const struct 
     }
 }
 
-/* Lane sums of ROW_GROUP rows with `count` inputs, weights decoded in registers. sums: [count][ROWS]. */
-static inline __attribute__((always_inline)) void
-stream_rows(const struct block *block, enum weight_format format, const struct row_source *rows,
-            const uint16_t *inputs, int count, __m512 (*sums)[ROWS]) {
-    __m512 lanes[FEW_INPUTS][ROW_GROUP];
-    for (int m = 0; m < count; m++) {
-        for (int r = 0; r < ROW_GROUP; r++) {
-            lanes[m][r] = _mm512_setzero_ps();
+/* Sums of ROW_GROUP rows with `count` inputs, weights decoded in registers: out[4m + r]. */
+static inline __attribute__((always_inline)) void stream_rows(const struct block *block,
+                                                              enum weight_format format,
+                                                              const struct row_source *rows,
+                                                              const uint16_t *inputs, int count, float *out) {
+    __m512 sums[LEAF_STACK_MAX];
+    int depth = 0;
+    int s = 0;
+    do {
+        const struct leaf_step *step = &block->leaves->steps[s];
+        __m512 lanes[FEW_INPUTS][ROW_GROUP];
+        for (int m = 0; m < count; m++) {
+            for (int r = 0; r < ROW_GROUP; r++) {
+                lanes[m][r] = _mm512_setzero_ps();
+            }
         }
-    }
-    int64_t whole = block->columns - block->columns % CHUNK;
-    for (int64_t column = 0; column < whole; column += CHUNK) {
-        stream_chunk(block, format, rows, inputs, count, column, CHUNK, lanes);
-    }
-    if (whole < block->columns) {
-        stream_chunk(block, format, rows, inputs, count, whole, block->columns - whole, lanes);
-    }
-    for (int m = 0; m < count; m++) {
-        for (int r = 0; r < ROW_GROUP; r++) {
-            sums[m][r] = lanes[m][r];
+        int64_t whole = step->end_column - step->end_column % CHUNK;
+        for (int64_t column = step->first_column; column < whole; column += CHUNK) {
+            stream_chunk(block, format, rows, inputs, count, column, CHUNK, lanes);
         }
-    }
+        if (whole < step->end_column) {
+            stream_chunk(block, format, rows, inputs, count, whole, step->end_column - whole, lanes);
+        }
+        depth = push_leaf(sums, depth, sum_lanes(lanes, count), step->merge_count);
+    } while (++s < block->leaves->step_count);
+    store_root(out, sums[0]);
 }
 
 /* One specialised loop per format and number of inputs. */
-#define STREAM_COUNT(format)                               \
-    switch (count) {                                       \
-    case 1:                                                \
-        stream_rows(block, format, rows, inputs, 1, sums); \
-        break;                                             \
-    case 2:                                                \
-        stream_rows(block, format, rows, inputs, 2, sums); \
-        break;                                             \
-    case 3:                                                \
-        stream_rows(block, format, rows, inputs, 3, sums); \
-        break;                                             \
-    default:                                               \
-        stream_rows(block, format, rows, inputs, 4, sums); \
-        break;                                             \
+#define STREAM_COUNT(format)                              \
+    switch (count) {                                      \
+    case 1:                                               \
+        stream_rows(block, format, rows, inputs, 1, out); \
+        break;                                            \
+    case 2:                                               \
+        stream_rows(block, format, rows, inputs, 2, out); \
+        break;                                            \
+    case 3:                                               \
+        stream_rows(block, format, rows, inputs, 3, out); \
+        break;                                            \
+    default:                                              \
+        stream_rows(block, format, rows, inputs, 4, out); \
+        break;                                            \
     }
 
 static void stream_fp8(const struct block *block, const struct row_source *rows, const uint16_t *inputs,
-                       int64_t count, __m512 (*sums)[ROWS]) {
+                       int64_t count, float *out) {
     STREAM_COUNT(WEIGHT_FP8)
 }
 
 static void stream_fp4(const struct block *block, const struct row_source *rows, const uint16_t *inputs,
-                       int64_t count, __m512 (*sums)[ROWS]) {
+                       int64_t count, float *out) {
     STREAM_COUNT(WEIGHT_FP4)
 }
 
 static void stream_plain(const struct block *block, const struct row_source *rows, const uint16_t *inputs,
-                         int64_t count, __m512 (*sums)[ROWS]) {
+                         int64_t count, float *out) {
     STREAM_COUNT(WEIGHT_PLAIN)
 }
 
-/* Sums the lanes of sixteen rows and hands them out. */
-static void finish_rows(const __m512 *sums, int64_t input, int64_t first_row, int64_t row_count,
+/* Hands out what `groups` has of an input: per four rows, four numbers for each of four inputs. */
+static void finish_rows(float (*groups)[ROWS], int64_t m, int64_t input, int64_t first_row, int64_t row_count,
                         const struct matrix_sink *sink) {
-    f32x16 lanes[ROWS];
     float values[ROWS];
-    memcpy(lanes, sums, sizeof lanes);
-    lanes_store(values, lanes_sum_each(lanes));
+    for (int64_t group = 0; group < ROWS / ROW_GROUP; group++) {
+        memcpy(values + group * ROW_GROUP, groups[group] + m * ROW_GROUP, ROW_GROUP * sizeof *values);
+    }
     sink->take(sink->context, input, first_row, row_count, values);
 }
 
@@ -287,14 +333,14 @@ static bool scale_inputs(const struct block *block, int64_t first_row, int64_t l
  */
 static bool multiply_streaming(const struct block *block, int64_t first_row, int64_t row_count,
                                const uint16_t *inputs, int64_t count, const struct matrix_sink *sink) {
-    __m512 sums[FEW_INPUTS][ROWS];
+    float groups[ROWS / ROW_GROUP][ROWS];
     int64_t last_row = first_row + row_count - 1;
     for (int64_t group = 0; group < ROWS; group += ROW_GROUP) {
         struct row_source rows[ROW_GROUP];
         if (!prepare_group(block, first_row + group, last_row, rows)) {
             return false;
         }
-        __m512(*target)[ROWS] = (__m512(*)[ROWS])(void *)&sums[0][group];
+        float *target = groups[group / ROW_GROUP];
         if (block->weight->format == WEIGHT_FP8) {
             stream_fp8(block, rows, inputs, count, target);
         } else if (block->weight->format == WEIGHT_FP4) {
@@ -304,7 +350,7 @@ static bool multiply_streaming(const struct block *block, int64_t first_row, int
         }
     }
     for (int64_t m = 0; m < count; m++) {
-        finish_rows(sums[m], m, first_row, row_count, sink);
+        finish_rows(groups, m, m, first_row, row_count, sink);
     }
     return true;
 }
@@ -352,16 +398,16 @@ static void decode_row(const struct block *block, int64_t row, uint16_t *panel_r
     }
 }
 
-/* Four inputs times four panel rows: sums[m][r]. */
-static void multiply_tile(const struct block *block, const uint16_t *panel, const uint16_t *const *inputs,
-                          __m512 sums[TILE_INPUTS][ROWS], int64_t group) {
+/* Columns first to end, whole chunks, of four inputs times four panel rows: lane 4m + r. */
+static inline __m512 multiply_leaf(const struct block *block, const uint16_t *panel,
+                                   const uint16_t *const *inputs, int64_t first, int64_t end) {
     __m512 lanes[TILE_INPUTS][ROW_GROUP];
     for (int m = 0; m < TILE_INPUTS; m++) {
         for (int r = 0; r < ROW_GROUP; r++) {
             lanes[m][r] = _mm512_setzero_ps();
         }
     }
-    for (int64_t column = 0; column < block->stride; column += 32) {
+    for (int64_t column = first; column < end; column += 32) {
         __m512bh weights[ROW_GROUP];
         for (int r = 0; r < ROW_GROUP; r++) {
             weights[r] = (__m512bh)_mm512_loadu_si512(panel + r * block->stride + column);
@@ -373,11 +419,22 @@ static void multiply_tile(const struct block *block, const uint16_t *panel, cons
             }
         }
     }
-    for (int m = 0; m < TILE_INPUTS; m++) {
-        for (int r = 0; r < ROW_GROUP; r++) {
-            sums[m][group + r] = lanes[m][r];
-        }
-    }
+    return sum_lanes(lanes, TILE_INPUTS);
+}
+
+/* Four inputs times four panel rows: out[4m + r]. */
+static void multiply_tile(const struct block *block, const uint16_t *panel, const uint16_t *const *inputs,
+                          float *out) {
+    __m512 sums[LEAF_STACK_MAX];
+    int depth = 0;
+    int s = 0;
+    do {
+        const struct leaf_step *step = &block->leaves->steps[s];
+        int64_t end = input_row_stride(step->end_column);
+        __m512 leaf = multiply_leaf(block, panel, inputs, step->first_column, end);
+        depth = push_leaf(sums, depth, leaf, step->merge_count);
+    } while (++s < block->leaves->step_count);
+    store_root(out, sums[0]);
 }
 
 static void multiply_panel(const struct block *block, int64_t first_row, int64_t row_count,
@@ -389,13 +446,14 @@ static void multiply_panel(const struct block *block, int64_t first_row, int64_t
             tile[i] = inputs + (m + (i < tile_count ? i : tile_count - 1)) * block->stride;
         }
         for (int64_t first = 0; first < row_count; first += ROWS) {
-            __m512 sums[TILE_INPUTS][ROWS];
+            float groups[ROWS / ROW_GROUP][ROWS];
             int64_t rows = row_count - first < ROWS ? row_count - first : ROWS;
             for (int64_t group = 0; group < ROWS; group += ROW_GROUP) {
-                multiply_tile(block, block->panel + (first + group) * block->stride, tile, sums, group);
+                multiply_tile(block, block->panel + (first + group) * block->stride, tile,
+                              groups[group / ROW_GROUP]);
             }
             for (int64_t i = 0; i < tile_count; i++) {
-                finish_rows(sums[i], m + i, first_row + first, rows, sink);
+                finish_rows(groups, i, m + i, first_row + first, rows, sink);
             }
         }
     }
@@ -414,8 +472,8 @@ static void fill_panel(const struct block *block, int64_t first_row, int64_t row
     }
 }
 
-static struct block make_block(const struct weight *weight, void *scratch) {
-    struct block block = {.weight = weight, .columns = weight->columns};
+static struct block make_block(const struct weight *weight, const struct leaf_plan *leaves, void *scratch) {
+    struct block block = {.weight = weight, .leaves = leaves, .columns = weight->columns};
     block.stride = input_row_stride(weight->columns);
     block.panel = scratch;
     block.floats = (float *)(void *)((char *)scratch + panel_bytes(weight->columns));
@@ -427,9 +485,10 @@ static struct block make_block(const struct weight *weight, void *scratch) {
     return block;
 }
 
-void matrix_block_multiply(const struct weight *weight, int64_t first_row, int64_t row_count,
-                           const void *inputs, int64_t count, void *scratch, const struct matrix_sink *sink) {
-    struct block block = make_block(weight, scratch);
+void matrix_block_multiply(const struct weight *weight, const struct leaf_plan *leaves, int64_t first_row,
+                           int64_t row_count, const void *inputs, int64_t count, void *scratch,
+                           const struct matrix_sink *sink) {
+    struct block block = make_block(weight, leaves, scratch);
     const uint16_t *streamed = inputs;
     bool streams = count >= 1 && count <= FEW_INPUTS;
     if (streams && weight->format == WEIGHT_FP8) {
@@ -448,7 +507,7 @@ void matrix_block_multiply(const struct weight *weight, int64_t first_row, int64
 
 const uint16_t *matrix_block_decode(const struct weight *weight, int64_t first_row, int64_t row_count,
                                     void *scratch) {
-    struct block block = make_block(weight, scratch);
+    struct block block = make_block(weight, NULL, scratch);
     fill_panel(&block, first_row, row_count);
     return block.panel;
 }

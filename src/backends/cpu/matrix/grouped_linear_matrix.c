@@ -5,6 +5,7 @@
 struct grouped_run {
     const struct matrix_kernel *kernel;
     const struct grouped_linear_args *args;
+    struct leaf_plan leaves;
     char *packed; /* (groups, rows, packed_bytes) */
 };
 
@@ -39,7 +40,7 @@ static void multiply_block(const void *context, int64_t item, void *workspace) {
     int64_t group = item / matrix_block_count(rank);
     int64_t block = item % matrix_block_count(rank);
     run->kernel->multiply(
-        args->weight, group * rank + block * MATRIX_BLOCK_ROWS, matrix_block_rows(rank, block),
+        args->weight, &run->leaves, group * rank + block * MATRIX_BLOCK_ROWS, matrix_block_rows(rank, block),
         run->packed + (size_t)(group * args->x.shape[0]) * run->kernel->packed_bytes(args->weight->columns),
         args->x.shape[0], workspace, &(struct matrix_sink){store, run});
 }
@@ -60,6 +61,7 @@ size_t matrix_grouped_linear_workspace(const struct matrix_kernel *kernel,
 enum status matrix_grouped_linear_run(const struct matrix_kernel *kernel, const struct kernel_env *env,
                                       const struct grouped_linear_args *args) {
     struct grouped_run run = {.kernel = kernel, .args = args, .packed = env->workspace};
+    run.leaves = matrix_leaves(args->weight);
     kernel_for_each_item(env, (int64_t)item_count(args), pack_row, &run, NULL, 0);
     if (item_count(args) > 0) {
         kernel_for_each_item(env, args->x.shape[1] * matrix_block_count(group_rank(args)), multiply_block,

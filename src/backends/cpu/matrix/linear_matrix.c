@@ -5,6 +5,7 @@
 struct linear_run {
     const struct matrix_kernel *kernel;
     const struct linear_args *args;
+    struct leaf_plan leaves;
     bool rounds;
     char *packed; /* (rows, packed_bytes) */
 };
@@ -29,8 +30,9 @@ static void store(const void *context, int64_t input, int64_t first_row, int64_t
 static void multiply_block(const void *context, int64_t block, void *workspace) {
     const struct linear_run *run = context;
     const struct weight *weight = run->args->weight;
-    run->kernel->multiply(weight, block * MATRIX_BLOCK_ROWS, matrix_block_rows(weight->rows, block),
-                          run->packed, run->args->x.shape[0], workspace, &(struct matrix_sink){store, run});
+    run->kernel->multiply(weight, &run->leaves, block * MATRIX_BLOCK_ROWS,
+                          matrix_block_rows(weight->rows, block), run->packed, run->args->x.shape[0],
+                          workspace, &(struct matrix_sink){store, run});
 }
 
 static size_t packed_bytes(const struct matrix_kernel *kernel, const struct linear_args *args) {
@@ -46,6 +48,7 @@ enum status matrix_linear_run(const struct matrix_kernel *kernel, bool rounds, c
                               const struct linear_args *args) {
     int64_t rows = args->x.shape[0];
     struct linear_run run = {.kernel = kernel, .args = args, .rounds = rounds, .packed = env->workspace};
+    run.leaves = matrix_leaves(args->weight);
     kernel_for_each_item(env, rows, pack_row, &run, NULL, 0);
     if (rows > 0) {
         kernel_for_each_item(env, matrix_block_count(args->weight->rows), multiply_block, &run,

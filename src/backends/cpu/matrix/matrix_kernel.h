@@ -28,7 +28,8 @@ struct matrix_sink {
 
 /*
  * Every result is the sum over the columns in one order that does not depend on how many inputs or rows there
- * are. Weights may be unaligned. Functions run on several threads at once.
+ * are: the leaves of the plan each in the kernel's order, from +0.0, then the plan's additions. Weights may
+ * be unaligned. Functions run on several threads at once.
  */
 struct matrix_kernel {
     /* Bytes of a packed input row, a multiple of 64. */
@@ -42,8 +43,9 @@ struct matrix_kernel {
 
     /* Weight rows first_row.. (at most MATRIX_BLOCK_ROWS) times `count` packed inputs, one behind the other.
      */
-    void (*multiply)(const struct weight *weight, int64_t first_row, int64_t row_count, const void *inputs,
-                     int64_t count, void *scratch, const struct matrix_sink *sink);
+    void (*multiply)(const struct weight *weight, const struct leaf_plan *leaves, int64_t first_row,
+                     int64_t row_count, const void *inputs, int64_t count, void *scratch,
+                     const struct matrix_sink *sink);
 
     /* out[i] = routing * swiglu(gate[i], up[i]) with gate and up rounded to `dtype` first; out rounded to it.
      */
@@ -72,6 +74,11 @@ size_t matrix_moe_experts_workspace(const struct matrix_kernel *kernel, const st
 
 static inline int64_t matrix_block_count(int64_t rows) {
     return (rows + MATRIX_BLOCK_ROWS - 1) / MATRIX_BLOCK_ROWS;
+}
+
+/* The order of a weight's sums. */
+static inline struct leaf_plan matrix_leaves(const struct weight *weight) {
+    return leaf_plan_make(&weight->leaves, weight->columns);
 }
 
 /* Rows of block `block` of `rows`. */

@@ -12,6 +12,8 @@
 struct moe_run {
     const struct matrix_kernel *kernel;
     const struct moe_experts_args *args;
+    struct leaf_plan gate_leaves;
+    struct leaf_plan down_leaves;
     bool rounds;
     struct moe_pairs pairs;
     char *packed;       /* (pairs in expert order, packed width): inputs of gate and up */
@@ -90,10 +92,10 @@ static void run_gate_block(const void *context, int64_t item, void *workspace) {
     struct gate_block block = {.run = run, .first_place = first_pair};
     block.first_row = block_index * MATRIX_BLOCK_ROWS;
     block.gates = (float *)(void *)((char *)workspace + run->kernel->scratch_bytes(width_of(run->args)));
-    run->kernel->multiply(&bank->gate[expert], block.first_row, rows, inputs, count, workspace,
-                          &(struct matrix_sink){keep_gates, &block});
-    run->kernel->multiply(&bank->up[expert], block.first_row, rows, inputs, count, workspace,
-                          &(struct matrix_sink){gate_up, &block});
+    run->kernel->multiply(&bank->gate[expert], &run->gate_leaves, block.first_row, rows, inputs, count,
+                          workspace, &(struct matrix_sink){keep_gates, &block});
+    run->kernel->multiply(&bank->up[expert], &run->gate_leaves, block.first_row, rows, inputs, count,
+                          workspace, &(struct matrix_sink){gate_up, &block});
 }
 
 static void pack_inner(const void *context, int64_t place, void *workspace) {
@@ -129,7 +131,7 @@ static void run_down_block(const void *context, int64_t item, void *workspace) {
     int64_t first_pair = run->pairs.first[slot];
     struct down_block block = {run, run->pairs.pairs + first_pair};
     run->kernel->multiply(
-        &run->args->bank->down[run->pairs.active[slot]], block_index * MATRIX_BLOCK_ROWS,
+        &run->args->bank->down[run->pairs.active[slot]], &run->down_leaves, block_index * MATRIX_BLOCK_ROWS,
         matrix_block_rows(width, block_index),
         run->inner_packed + (size_t)first_pair * run->kernel->packed_bytes(inner_width_of(run->args)),
         run->pairs.first[slot + 1] - first_pair, workspace, &(struct matrix_sink){store_down, &block});
@@ -172,6 +174,8 @@ enum status matrix_moe_experts_run(const struct matrix_kernel *kernel, bool roun
                                    const struct kernel_env *env, const struct moe_experts_args *args) {
     int64_t pairs = pair_count_of(args);
     struct moe_run run = {.kernel = kernel, .args = args, .rounds = rounds};
+    run.gate_leaves = matrix_leaves(args->bank->gate);
+    run.down_leaves = matrix_leaves(args->bank->down);
     run.pairs = moe_pairs_sort(args, env->workspace);
     lay_out(kernel, args, env->workspace, &run);
     kernel_for_each_item(env, pairs, pack_pair, &run, NULL, 0);
