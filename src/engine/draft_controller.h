@@ -28,8 +28,8 @@ enum draft_regime {
 struct draft_controller;
 
 /*
- * A row of a schedule: with up to `sequence_count` running sequences at most `draft_limit` drafts (M-40); with
- * more than the last row has, its limit. It caps fixed lengths too.
+ * A row of a schedule: with up to `sequence_count` running sequences at most `draft_limit` drafts (M-40);
+ * with more than the last row has, its limit. It caps fixed lengths too.
  */
 struct draft_schedule_row {
     int32_t sequence_count;
@@ -72,8 +72,8 @@ struct draft_counters {
     int64_t rounds;   /* sequence rounds: a sequence's rows in a tick */
     int64_t proposed; /* draft tokens made */
     int64_t verified[DRAFT_LIMIT_MAX];
-    int64_t accepted[DRAFT_LIMIT_MAX]; /* by draft position */
-    int64_t emitted;                   /* tokens */
+    int64_t accepted[DRAFT_LIMIT_MAX];            /* by draft position */
+    int64_t emitted;                              /* tokens */
     int64_t ticks_by_length[DRAFT_LIMIT_MAX + 1]; /* of the longest draft made */
     int64_t warm_ticks;
     int64_t cold_ticks;
@@ -104,8 +104,8 @@ void draft_controller_start_sequence(struct draft_controller *controller, int32_
 
 /*
  * Decides the coming tick: drafts[i] for candidate i (0 to its draft_room) to be made at the end of this
- * tick. In COLD and WARM all are 0. Drafts that are pending from before a COLD tick are verified in it all the
- * same. Without candidates the regime says whether prompts should write the draft layer's state.
+ * tick. In COLD and WARM all are 0. Drafts that are pending from before a COLD tick are verified in it all
+ * the same. Without candidates the regime says whether prompts should write the draft layer's state.
  */
 enum draft_regime draft_controller_plan(struct draft_controller *controller, const struct draft_tick *tick,
                                         int32_t *drafts);
