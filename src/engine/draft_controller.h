@@ -6,7 +6,8 @@
  * regime; after it, how long the parts took and how many drafts each sequence had accepted. Costs start from
  * a profile and are refined with every tick; acceptance is estimated per sequence and draft position, from a
  * prior by temperature class. It reads no clock and no random number: equal calls give equal answers. No
- * allocation after creation. One thread at a time.
+ * allocation after creation, a few microseconds per tick. One thread at a time. docs/mtp.md tells how it
+ * decides.
  */
 #ifndef SLUICE_ENGINE_DRAFT_CONTROLLER_H
 #define SLUICE_ENGINE_DRAFT_CONTROLLER_H
@@ -26,7 +27,10 @@ enum draft_regime {
 
 struct draft_controller;
 
-/* A row of a schedule: with up to `sequence_count` running sequences at most `draft_limit` drafts (M-40). */
+/*
+ * A row of a schedule: with up to `sequence_count` running sequences at most `draft_limit` drafts (M-40);
+ * with more than the last row has, its limit. It caps fixed lengths too.
+ */
 struct draft_schedule_row {
     int32_t sequence_count;
     int32_t draft_limit;
@@ -35,8 +39,8 @@ struct draft_schedule_row {
 struct draft_controller_options {
     int32_t draft_limit;                       /* K_max, 1 to DRAFT_LIMIT_MAX */
     int32_t slot_count;                        /* sequences are named by slot, below this */
-    bool is_adaptive;                          /* false: always draft_limit, no guard */
-    const struct draft_schedule_row *schedule; /* ascending; copied; NULL: none */
+    bool is_adaptive;                          /* false: always draft_limit, DRAFT, no guard */
+    const struct draft_schedule_row *schedule; /* rising counts; copied; NULL: none */
     int32_t schedule_row_count;
 };
 
@@ -63,14 +67,14 @@ struct draft_outcome {
     double draft_seconds;    /* catch-up and draft passes; 0 in COLD */
 };
 
-/* Counters of M-45. */
+/* Counters of M-45. Ticks without candidates are not counted. */
 struct draft_counters {
     int64_t rounds;   /* sequence rounds: a sequence's rows in a tick */
     int64_t proposed; /* draft tokens made */
     int64_t verified[DRAFT_LIMIT_MAX];
-    int64_t accepted[DRAFT_LIMIT_MAX]; /* by draft position */
-    int64_t emitted;                   /* tokens */
-    int64_t ticks_by_length[DRAFT_LIMIT_MAX + 1];
+    int64_t accepted[DRAFT_LIMIT_MAX];            /* by draft position */
+    int64_t emitted;                              /* tokens */
+    int64_t ticks_by_length[DRAFT_LIMIT_MAX + 1]; /* of the longest draft made */
     int64_t warm_ticks;
     int64_t cold_ticks;
     int64_t switches;      /* changes of the tick's draft length */
@@ -79,13 +83,18 @@ struct draft_counters {
     double draft_fraction; /* share of time spent drafting */
 };
 
+/* OUT_OF_RANGE with a sentence for the user if the limit or the schedule is outside its bounds. */
 enum status draft_controller_create(const struct draft_controller_options *options,
                                     struct draft_controller **out);
 
 /* Frees and nulls; NULL inside is allowed. */
 void draft_controller_destroy(struct draft_controller **controller);
 
-/* Measured at start: a step of `rows` rows, or draft passes (`drafts` of them) over `rows` sequences. */
+/*
+ * Measured at start: a step of `rows` rows, or draft passes (`drafts` of them) over `rows` sequences, 0 for
+ * catching up alone. Best in rising order of `drafts`: what each pass adds is told apart by the ones before.
+ * Without any the first tick is COLD and measures.
+ */
 void draft_controller_set_step_cost(struct draft_controller *controller, int32_t rows, double seconds);
 void draft_controller_set_draft_cost(struct draft_controller *controller, int32_t rows, int32_t drafts,
                                      double seconds);
@@ -95,7 +104,8 @@ void draft_controller_start_sequence(struct draft_controller *controller, int32_
 
 /*
  * Decides the coming tick: drafts[i] for candidate i (0 to its draft_room) to be made at the end of this
- * tick. In COLD and WARM all are 0.
+ * tick. In COLD and WARM all are 0. Drafts that are pending from before a COLD tick are verified in it all
+ * the same. Without candidates the regime says whether prompts should write the draft layer's state.
  */
 enum draft_regime draft_controller_plan(struct draft_controller *controller, const struct draft_tick *tick,
                                         int32_t *drafts);

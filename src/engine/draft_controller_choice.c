@@ -7,8 +7,9 @@
 enum { CHANCE_LEVELS = 1024 };
 
 struct possible_draft {
+    int16_t level; /* of the chance */
+    int16_t position;
     int32_t candidate;
-    int32_t position;
     float chance;
 };
 
@@ -73,8 +74,10 @@ static void collect(struct draft_choice *choice, const struct draft_acceptance *
         int32_t room = least(candidate->draft_room, limit);
         draft_acceptance_chances(acceptance, candidate->slot, room, chances);
         for (int32_t j = 0; j < room; j++) {
-            choice->unsorted[choice->count++] = (struct possible_draft){i, j, chances[j]};
-            choice->level_ends[level_of(chances[j]) + 1]++;
+            int32_t level = level_of(chances[j]);
+            choice->unsorted[choice->count++] =
+                (struct possible_draft){(int16_t)level, (int16_t)j, i, chances[j]};
+            choice->level_ends[level + 1]++;
         }
     }
 }
@@ -86,7 +89,7 @@ static void sort_by_chance(struct draft_choice *choice) {
     }
     for (int32_t i = 0; i < choice->count; i++) {
         const struct possible_draft *draft = &choice->unsorted[i];
-        choice->sorted[choice->level_ends[level_of(draft->chance)]++] = *draft;
+        choice->sorted[choice->level_ends[draft->level]++] = *draft;
     }
 }
 
@@ -97,6 +100,9 @@ static void compare_lengths(struct draft_choice *choice, const struct draft_cost
     int32_t rows = tick->candidate_count + tick->other_rows;
     double tokens = tick->candidate_count;
     double passes = values->catch_up_seconds;
+    double fixed_seconds = values->plain_seconds - values->step_seconds; /* prompts are paid for anyway */
+    int32_t broad = least(choice->count, least(tick->candidate_count, DRAFT_LEARNING_SEQUENCES));
+    struct cost_line line = cost_curve_line(step, rows);
     memset(choice->pass_rows, 0, sizeof choice->pass_rows);
     for (int32_t m = 1; m <= choice->count; m++) {
         const struct possible_draft *draft = &choice->sorted[m - 1];
@@ -104,10 +110,12 @@ static void compare_lengths(struct draft_choice *choice, const struct draft_cost
         int32_t pass_rows = choice->pass_rows[draft->position]++;
         passes += seconds[pass_rows + 1] - seconds[pass_rows];
         tokens += draft->chance;
-        double added_seconds = cost_curve_at(step, rows + m) - values->step_seconds + passes;
-        double gain = tokens / (values->plain_seconds + added_seconds) / values->plain_rate;
-        if (m >= least(choice->count, least(tick->candidate_count, DRAFT_LEARNING_SEQUENCES)) &&
-            gain > values->broad_gain) {
+        if (rows + m > line.last_rows) {
+            line = cost_curve_line(step, rows + m);
+        }
+        double step_seconds = line.seconds + line.seconds_per_row * (rows + m - line.first_rows);
+        double gain = tokens / ((fixed_seconds + step_seconds + passes) * values->plain_rate);
+        if (m >= broad && gain > values->broad_gain) {
             values->broad_gain = gain;
         }
         bool is_longer = draft->position + 1 > values->length_max;

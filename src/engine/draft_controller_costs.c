@@ -59,6 +59,19 @@ double cost_curve_at(const struct cost_curve *curve, int32_t rows) {
     return low + place.fraction * (curve->seconds[place.low + 1] - low);
 }
 
+struct cost_line cost_curve_line(const struct cost_curve *curve, int32_t rows) {
+    int32_t low = place_of(rows).low;
+    int32_t first_rows = point_rows(low);
+    int32_t last_rows = point_rows(low + 1);
+    double rise = curve->seconds[low + 1] - curve->seconds[low];
+    return (struct cost_line){
+        .first_rows = first_rows,
+        .last_rows = low + 2 < COST_POINTS ? last_rows : INT32_MAX,
+        .seconds = curve->seconds[low],
+        .seconds_per_row = rise / (last_rows - first_rows),
+    };
+}
+
 /* Points before the first measured one: along the line, but a row is never cheaper than its share. */
 static void fill_below(struct cost_curve *curve, int32_t first, double slope) {
     double rows = point_rows(first);
@@ -98,13 +111,25 @@ static void fill_unmeasured(struct cost_curve *curve) {
     }
 }
 
-/* The newest measurement is right: points on either side that contradict it follow. */
-static void keep_rising(struct cost_curve *curve, int32_t low, int32_t high) {
-    for (int32_t i = low - 1; i >= 0 && curve->seconds[i] > curve->seconds[low]; i--) {
-        curve->seconds[i] = curve->seconds[low];
+/*
+ * The newest measurement, between `low` and the next point, is right: points on either side that contradict
+ * it follow, and the two around it, should they have crossed, become level.
+ */
+static void keep_rising(struct cost_curve *curve, int32_t low, int32_t rows) {
+    double measured = cost_curve_at(curve, rows);
+    double least = measured * point_rows(low) / rows;
+    double *seconds = curve->seconds;
+    if (seconds[low] > seconds[low + 1]) {
+        seconds[low] = measured;
+        seconds[low + 1] = measured;
+    } else if (seconds[low] < least) {
+        seconds[low] = least;
     }
-    for (int32_t i = high + 1; i < COST_POINTS && curve->seconds[i] < curve->seconds[high]; i++) {
-        curve->seconds[i] = curve->seconds[high];
+    for (int32_t i = low - 1; i >= 0; i--) {
+        seconds[i] = seconds[i] < seconds[i + 1] ? seconds[i] : seconds[i + 1];
+    }
+    for (int32_t i = low + 2; i < COST_POINTS; i++) {
+        seconds[i] = seconds[i] > seconds[i - 1] ? seconds[i] : seconds[i - 1];
     }
 }
 
@@ -200,7 +225,7 @@ void cost_curve_observe(struct cost_curve *curve, int32_t rows, double seconds) 
     add_weight(curve, low, 1 - high_share);
     add_weight(curve, low + 1, high_share);
     fill_unmeasured(curve);
-    keep_rising(curve, high_share < 1 ? low : low + 1, high_share > 0 ? low + 1 : low);
+    keep_rising(curve, low, rows);
 }
 
 static int32_t context_class(int32_t context_tokens) {

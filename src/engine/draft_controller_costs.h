@@ -47,6 +47,17 @@ struct draft_passes {
 /* Seconds for `rows` rows, 0 for none or while nothing is known. */
 double cost_curve_at(const struct cost_curve *curve, int32_t rows);
 
+/* A straight piece of a curve: the seconds of `first_rows` up to `last_rows` rows. */
+struct cost_line {
+    int32_t first_rows;
+    int32_t last_rows;
+    double seconds; /* of first_rows */
+    double seconds_per_row;
+};
+
+/* The piece that begins at or before `rows`, at least 1. */
+struct cost_line cost_curve_line(const struct cost_curve *curve, int32_t rows);
+
 /* Learns one measurement of at least one row. */
 void cost_curve_observe(struct cost_curve *curve, int32_t rows, double seconds);
 

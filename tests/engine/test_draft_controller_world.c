@@ -28,6 +28,7 @@ struct world {
     struct world_slot slots[WORLD_SLOTS_MAX];
     int64_t tokens;
     int64_t tick;
+    int64_t busy_ticks;
     double seconds;
     double made[2];
     double rounds[2];
@@ -169,6 +170,7 @@ static void run_tick(struct world *world, struct draft_controller *controller) {
     }
     world->seconds += outcome.step_seconds + outcome.draft_seconds;
     world->tick++;
+    world->busy_ticks += count > 0 ? 1 : 0;
 }
 
 static void profile(struct draft_controller *controller, const struct world_costs *costs,
@@ -212,7 +214,8 @@ struct world_result world_run(const struct world_options *options, int32_t slot_
         }
     }
     struct world_result result = {.tokens_per_second = (double)world->tokens / world->seconds,
-                                  .ticks = world->tick};
+                                  .ticks = world->busy_ticks,
+                                  .tokens = world->tokens};
     result.late_rate = (double)(world->tokens - early_tokens) / (world->seconds - early_seconds);
     for (int i = 0; i < 2; i++) {
         result.slot_drafts[i] = world->rounds[i] > 0 ? world->made[i] / world->rounds[i] : 0;

@@ -26,7 +26,6 @@ struct world_options {
     struct world_costs costs[WORLD_HALVES]; /* in the first and in the second half of the tokens */
     double chances[WORLD_HALVES][2];        /* of a first draft, for even and odd slots */
     double chance_factor;                   /* of each later draft */
-    double slow_draft_share;                /* of ticks with drafts that take 1.45 times as long, unseen */
     int32_t prompt_rows;                    /* in a tick in which a sequence begins */
     int64_t tokens_per_slot;
     bool is_profiled;
@@ -35,7 +34,8 @@ struct world_options {
 struct world_result {
     double tokens_per_second; /* over all */
     double late_rate;         /* without the first twentieth of the tokens */
-    int64_t ticks;
+    int64_t ticks;            /* with sequences */
+    int64_t tokens;
     double slot_drafts[2]; /* made per round, by even and odd slots */
     struct draft_counters counters;
 };
