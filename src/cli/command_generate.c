@@ -79,7 +79,8 @@ static enum status record_log_probabilities(struct generation *generation, int32
 
 /* Chooses the next token and shows it. */
 static enum status choose(struct generation *generation, int32_t *token, bool *is_end) {
-    TRY((enum status)sluice_session_choose(generation->session, &generation->request.sampling, token));
+    TRY((enum status)sluice_session_choose(generation->session, &generation->request.sampling.sampling,
+                                           token));
     if (generation->options->logprobs_given) {
         TRY(record_log_probabilities(generation, *token));
     }
