@@ -8,6 +8,10 @@ static double percent(double part, double whole) {
 void chat_status_append_answer(struct string_buffer *out, const struct sluice_request_state *state,
                                size_t prompt_tokens) {
     double seconds = state->last_token_seconds - state->first_token_seconds;
+    string_buffer_append_text(out, state->finish_reason == SLUICE_FINISH_CANCELLED ? "stopped: "
+                                   : state->finish_reason == SLUICE_FINISH_LENGTH
+                                       ? "cut at the length limit: "
+                                       : "");
     string_buffer_append_format(out, "%zu prompt tokens (%zu cached), %zu new", prompt_tokens,
                                 state->cached_prompt_tokens, state->token_count);
     if (state->token_count > 1 && seconds > 0.0) {

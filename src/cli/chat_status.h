@@ -13,8 +13,9 @@
 #include "sluice/request.h"
 
 /*
- * One line without its end: tokens of the prompt and how many of them were cached, new tokens and their
- * rate after the first, the time to the first, accepted drafts. What was not measured is left out.
+ * One line without its end: whether the answer was cut, tokens of the prompt and how many of them were
+ * cached, new tokens and their rate after the first, the time to the first, accepted drafts. What was not
+ * measured is left out.
  */
 void chat_status_append_answer(struct string_buffer *out, const struct sluice_request_state *state,
                                size_t prompt_tokens);

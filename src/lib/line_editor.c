@@ -139,13 +139,16 @@ static enum status start_library(struct line_editor *editor) {
     return load_history(editor);
 }
 
+bool line_editor_has_person(void) {
+    return isatty(STDIN_FILENO) == 1 && (isatty(STDOUT_FILENO) == 1 || isatty(STDERR_FILENO) == 1);
+}
+
 enum status line_editor_create(const struct line_editor_options *options, struct line_editor **out) {
     enum status status = STATUS_OK;
     struct line_editor *editor = calloc(1, sizeof *editor);
     CHECK_MEMORY(editor);
     editor->options = *options;
-    bool has_screen = isatty(STDOUT_FILENO) == 1 || isatty(STDERR_FILENO) == 1;
-    if (isatty(STDIN_FILENO) == 1 && has_screen) {
+    if (line_editor_has_person()) {
         TRY_GOTO(start_library(editor));
     }
     *out = editor;
@@ -168,10 +171,6 @@ void line_editor_destroy(struct line_editor **editor_pointer) {
     }
     free(editor);
     *editor_pointer = NULL;
-}
-
-bool line_editor_is_interactive(const struct line_editor *editor) {
-    return editor->library != NULL;
 }
 
 /* Appends one line from the terminal, its newline included. */

@@ -30,17 +30,17 @@ struct line_editor_options {
     const char *history_file;        /* borrowed; on a terminal, lines are kept there; NULL: nowhere */
 };
 
+/* Whether a person types: standard input and one of the output streams are terminals. */
+bool line_editor_has_person(void);
+
 /*
- * Edits lines if standard input and one of the output streams are terminals. BAD_FORMAT if the history file
+ * Edits lines if a person types. BAD_FORMAT if the history file
  * holds something else; a missing one is made later. Owned: line_editor_destroy.
  */
 enum status line_editor_create(const struct line_editor_options *options, struct line_editor **out);
 
 /* Gives the terminal back, frees and nulls. NULL inside is allowed. */
 void line_editor_destroy(struct line_editor **editor);
-
-/* Whether a person types: prompts are shown and LINE_INTERRUPTED can come. */
-bool line_editor_is_interactive(const struct line_editor *editor);
 
 /* Puts the next line into `line`, without its end, in place of what was there. */
 enum status line_editor_read(struct line_editor *editor, struct string_buffer *line, enum line_kind *kind);
