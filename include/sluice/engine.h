@@ -100,9 +100,6 @@ struct sluice_engine_facts {
     struct sluice_memory_ledger memory;
 };
 
-/* Most drafts that counters tell apart. */
-enum { SLUICE_DRAFT_POSITIONS_MAX = 16 };
-
 /* What the engine has done and is doing; a consistent picture between two steps. */
 struct sluice_engine_stats {
     int32_t running_requests;

@@ -1,141 +1,146 @@
 /* `sluice generate`: prompt in, text out. */
-#include <string.h>
+#include <stdint.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "cli/commands.h"
+#include "cli/engine_options.h"
 #include "cli/generate_output.h"
 #include "cli/generate_request.h"
-#include "sluice/session.h"
+#include "sluice/request.h"
 #include "tools/prompt_logits.h"
 
-/* One run: the engine, its only session, and what comes out. */
+/* One run: the engine, its only request, and what comes out. */
 struct generation {
     const struct cli_options *options;
+    struct cli_engine_options engine_options;
     struct generate_request request;
     struct generate_output output;
     struct sluice_engine *engine;
-    struct sluice_session *session;
+    struct sluice_request *answer;
     struct generate_timings timings;
-    int64_t new_token_limit; /* --max-tokens, or what the context leaves */
+    size_t shown; /* tokens of the answer that have been shown */
+    bool is_over; /* by what the tokens say, not by how many there are */
 };
 
-/* Prompt and answer share the context; an answer that reaches its end is cut there. */
-static enum status settle_length(struct generation *generation) {
-    int64_t context = sluice_engine_facts(generation->engine).context_tokens;
-    int64_t prompt = (int64_t)generation->request.prompt.count;
-    int64_t wanted = generation->options->max_tokens;
-    CHECK(prompt < context || (prompt == context && wanted == 0), STATUS_CONTEXT_FULL,
-          "the prompt has %lld tokens, which leaves no room in a context of %lld: raise --max-model-len",
-          (long long)prompt, (long long)context);
-    generation->new_token_limit = wanted < context - prompt ? wanted : context - prompt;
-    return STATUS_OK;
-}
-
-static void report_progress(void *context, size_t done, size_t total) {
-    (void)total;
+static void report_progress(void *context, size_t done) {
     progress_update(context, done);
 }
 
-static enum status take_prompt(struct generation *generation) {
+static enum status write_prompt_logits(struct generation *generation) {
     const struct token_list *prompt = &generation->request.prompt;
     struct progress line;
-    struct sluice_progress progress = {.report = report_progress, .context = &line};
-    double started = clock_seconds();
-    enum status status;
+    struct token_progress progress = {.report = report_progress, .context = &line};
     progress_start(&line, "reading the prompt", "tokens", prompt->count);
-    if (generation->options->prompt_logits != NULL) {
-        int64_t vocabulary = sluice_engine_facts(generation->engine).vocabulary_size;
-        status = prompt_logits_write(generation->session, prompt->ids, prompt->count, vocabulary,
-                                     generation->options->mtp_logits, generation->options->prompt_logits,
-                                     &progress);
-    } else {
-        status =
-            (enum status)sluice_session_append(generation->session, prompt->ids, prompt->count, &progress);
-    }
+    enum status status =
+        prompt_logits_write(&generation->engine_options.engine, prompt->ids, prompt->count,
+                            generation->options->mtp_logits, generation->options->prompt_logits, &progress);
     progress_finish(&line);
-    generation->timings.prefill_seconds = clock_seconds() - started;
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }
 
-static bool is_end_token(const struct generation *generation, int32_t token) {
-    const struct generation_config *config = &generation->request.recommended;
-    for (int i = 0; i < config->end_token_count && !generation->options->ignore_eos; i++) {
-        if (config->end_tokens[i] == token) {
-            return true;
-        }
-    }
-    return false;
+static enum status open_engine(struct generation *generation) {
+    TRY((enum status)sluice_engine_open(&generation->engine_options.engine, &generation->engine));
+    struct sluice_engine_facts facts = sluice_engine_facts(generation->engine);
+    const struct sluice_memory_ledger *memory = &facts.memory;
+    generation->timings.load_seconds = facts.load_seconds;
+    generation->timings.has_drafts = facts.draft_limit > 0;
+    log_write(LOG_INFO, "generate",
+              "%zu tensors, %.1f MB mapped, %.1f MB copied, %.1f MB state, %.1f MB per step, %.1f MB host",
+              facts.tensor_count, (double)memory->mapped_weight_bytes / 1e6,
+              (double)memory->copied_weight_bytes / 1e6,
+              (double)(memory->slot_state_bytes + memory->page_state_bytes) / 1e6,
+              (double)memory->step_bytes / 1e6, (double)memory->host_bytes / 1e6);
+    return STATUS_OK;
 }
 
-static enum status record_log_probabilities(struct generation *generation, int32_t token) {
+static enum status show_log_probabilities(struct generation *generation, size_t index) {
     struct sluice_log_probability chosen;
     struct sluice_log_probability top[SLUICE_LOG_PROBABILITIES_MAX];
-    size_t count = (size_t)generation->options->logprobs;
-    TRY((enum status)sluice_session_log_probabilities(generation->session, token, count, &chosen, top));
-    return generate_output_push_log_probabilities(&generation->output, &chosen, top, count);
+    TRY((enum status)sluice_request_log_probabilities(generation->answer, index, &chosen, top));
+    return generate_output_push_log_probabilities(&generation->output, &chosen, top,
+                                                  (size_t)generation->options->logprobs);
 }
 
-/* Chooses the next token and shows it. */
-static enum status choose(struct generation *generation, int32_t *token, bool *is_end) {
-    TRY((enum status)sluice_session_choose(generation->session, &generation->request.sampling.sampling,
-                                           token));
-    if (generation->options->logprobs_given) {
-        TRY(record_log_probabilities(generation, *token));
+/* Shows the tokens that have come since the last look. `is_last`: the newest one ends the answer. */
+static enum status show_tokens(struct generation *generation, size_t count, bool is_last) {
+    while (generation->shown < count && !generation->is_over) {
+        size_t index = generation->shown++;
+        int32_t token = sluice_request_token(generation->answer, index);
+        if (generation->options->logprobs_given) {
+            TRY(show_log_probabilities(generation, index));
+        }
+        if (is_last && index + 1 == count) {
+            generation->is_over = true;
+            return generate_output_push_end(&generation->output, token);
+        }
+        TRY(generate_output_push(&generation->output, token));
+        generation->is_over = generate_output_is_stopped(&generation->output);
     }
-    if (is_end_token(generation, *token)) {
-        *is_end = true;
-        return generate_output_push_end(&generation->output, *token);
+    return STATUS_OK;
+}
+
+static void record_timings(struct generation *generation, const struct sluice_request_state *state) {
+    struct generate_timings *timings = &generation->timings;
+    timings->prefill_seconds = state->first_token_seconds;
+    timings->decode_seconds = state->last_token_seconds - state->first_token_seconds;
+    timings->decode_steps = state->token_count == 0 ? 0 : state->token_count - 1;
+    timings->verified_drafts = state->verified_drafts;
+    timings->accepted_drafts = state->accepted_drafts;
+}
+
+static enum status follow_answer(struct generation *generation, struct progress *line) {
+    struct sluice_request_state state = {0};
+    while (state.phase != SLUICE_REQUEST_FINISHED && !generation->is_over) {
+        state = sluice_request_wait(generation->answer, generation->shown,
+                                    state.token_count == 0 ? state.prompt_tokens_done : SIZE_MAX, -1.0);
+        if (state.token_count == 0) {
+            progress_update(line, state.prompt_tokens_done);
+        } else if (generation->shown == 0) {
+            progress_finish(line);
+        }
+        CHECK(state.finish_reason != SLUICE_FINISH_ERROR, (enum status)state.status, "%s", state.message);
+        TRY(show_tokens(generation, state.token_count, state.finish_reason == SLUICE_FINISH_STOP));
     }
-    TRY(generate_output_push(&generation->output, *token));
-    *is_end = generate_output_is_stopped(&generation->output);
+    record_timings(generation, &state);
     return STATUS_OK;
 }
 
 static enum status answer(struct generation *generation) {
-    double started = clock_seconds();
-    bool is_end = false;
-    for (int64_t i = 0; i < generation->new_token_limit && !is_end; i++) {
-        int32_t token;
-        TRY(choose(generation, &token, &is_end));
-        if (!is_end && i + 1 < generation->new_token_limit) {
-            TRY((enum status)sluice_session_append(generation->session, &token, 1, NULL));
-            generation->timings.decode_steps++;
-        }
-    }
-    generation->timings.decode_seconds = clock_seconds() - started;
-    return generate_output_finish(&generation->output, is_end ? FINISH_STOP : FINISH_LENGTH,
-                                  &generation->timings);
+    struct sluice_request_options options = generate_request_options(&generation->request);
+    struct progress line;
+    TRY((enum status)sluice_engine_submit(generation->engine, &options, &generation->answer));
+    progress_start(&line, "reading the prompt", "tokens", generation->request.prompt.count);
+    enum status status = follow_answer(generation, &line);
+    progress_finish(&line);
+    return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }
 
-static enum status open_session(struct generation *generation) {
-    struct sluice_engine_options options = generate_request_engine(&generation->request);
-    TRY((enum status)sluice_engine_open(&options, &generation->engine));
-    struct sluice_engine_facts facts = sluice_engine_facts(generation->engine);
-    generation->timings.load_seconds = facts.load_seconds;
-    log_write(LOG_INFO, "generate",
-              "%zu tensors, %.1f MB mapped, %.1f MB copied, %.1f MB state, %.1f MB per step",
-              facts.tensor_count, (double)facts.mapped_bytes / 1e6, (double)facts.copied_bytes / 1e6,
-              (double)facts.state_bytes / 1e6, (double)facts.step_bytes / 1e6);
-    return (enum status)sluice_session_create(generation->engine, &generation->session);
+static enum status run(struct generation *generation) {
+    const struct cli_options *options = generation->options;
+    TRY(cli_engine_options_read(options, 0, &generation->engine_options));
+    TRY(generate_request_init(&generation->request, options));
+    generate_request_settle_engine(&generation->request, &generation->engine_options.engine);
+    TRY(generate_output_init(&generation->output, &generation->request));
+    if (options->prompt_logits != NULL) {
+        TRY(write_prompt_logits(generation));
+    }
+    if (options->max_tokens > 0) {
+        TRY(open_engine(generation));
+        TRY(answer(generation));
+    }
+    return generate_output_finish(&generation->output, generation->is_over ? FINISH_STOP : FINISH_LENGTH,
+                                  &generation->timings);
 }
 
 enum status command_generate(const struct cli_options *options, int word_count, char **words) {
     (void)word_count;
     (void)words;
-    enum status status = STATUS_OK;
     struct generation generation = {.options = options};
-    TRY_GOTO(generate_request_init(&generation.request, options));
-    TRY_GOTO(open_session(&generation));
-    TRY_GOTO(settle_length(&generation));
-    TRY_GOTO(generate_output_init(&generation.output, &generation.request));
-    TRY_GOTO(take_prompt(&generation));
-    TRY_GOTO(answer(&generation));
-fail:
+    enum status status = run(&generation);
     generate_output_deinit(&generation.output);
-    sluice_session_destroy(&generation.session);
+    sluice_request_release(&generation.answer);
     sluice_engine_close(&generation.engine);
     generate_request_deinit(&generation.request);
-    return status;
+    return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }

@@ -126,6 +126,15 @@ static struct json *timings_object(const struct generate_timings *timings, size_
                                      json_new_real(rate(timings->decode_steps, timings->decode_seconds))));
 }
 
+/* How many drafts the answer took to be verified, and how many were right. */
+static struct json *drafts_object(const struct generate_timings *timings) {
+    struct json *object = json_new_object();
+    return kept(object,
+                object != NULL &&
+                    json_set(object, "verified", json_new_integer((int64_t)timings->verified_drafts)) &&
+                    json_set(object, "accepted", json_new_integer((int64_t)timings->accepted_drafts)));
+}
+
 static struct json *whole_object(struct generate_output *output, enum finish_reason reason,
                                  const struct generate_timings *timings) {
     static const char *const reasons[] = {"length", "stop", "tool_calls"};
@@ -143,6 +152,9 @@ static struct json *whole_object(struct generate_output *output, enum finish_rea
         json_set(object, "finish_reason", json_new_string(reasons[reason], strlen(reasons[reason])));
     if (log_probabilities != NULL) {
         is_complete = json_set(object, "logprobs", log_probabilities) && is_complete;
+    }
+    if (timings->has_drafts) {
+        is_complete = json_set(object, "drafts", drafts_object(timings)) && is_complete;
     }
     is_complete = is_complete &&
                   json_set(object, "usage", usage_object(prompt->count, output->token_ids.count)) &&

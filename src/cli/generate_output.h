@@ -13,7 +13,7 @@
 #include "cli/generate_request.h"
 #include "cli/stop_text.h"
 #include "lib/json.h"
-#include "sluice/session.h"
+#include "sluice/request.h"
 #include "text/output_parser.h"
 #include "text/stream_decoder.h"
 
@@ -25,6 +25,9 @@ struct generate_timings {
     double prefill_seconds;
     double decode_seconds;
     size_t decode_steps;
+    bool has_drafts;
+    size_t verified_drafts;
+    size_t accepted_drafts;
 };
 
 /* One tool call; its arguments grow while they come in. */

@@ -27,37 +27,6 @@ static enum status check_options(const struct cli_options *options) {
     return STATUS_OK;
 }
 
-/* vLLM's {"method":"mtp","num_speculative_tokens":N}. */
-static enum status read_speculation(const char *text, int *draft_limit) {
-    struct json *config = NULL;
-    enum status status = STATUS_OK;
-    TRY(json_parse(text, strlen(text), "--speculative-config", &config));
-    const char *method = json_text(json_get(config, "method"), NULL);
-    const struct json *count = json_get(config, "num_speculative_tokens");
-    CHECK_GOTO(method != NULL && (strcmp(method, "mtp") == 0 || strcmp(method, "deepseek_mtp") == 0),
-               STATUS_UNSUPPORTED, "--speculative-config: the only method here is \"mtp\"");
-    CHECK_GOTO(json_kind(count) == JSON_KIND_INTEGER && json_int64(count) >= 0 && json_int64(count) <= 64,
-               STATUS_USAGE, "--speculative-config: num_speculative_tokens is not a number from 0 to 64");
-    *draft_limit = (int)json_int64(count);
-fail:
-    json_free(&config);
-    return status;
-}
-
-static enum status read_draft_limit(struct generate_request *request) {
-    const struct cli_options *options = request->options;
-    if (options->speculative_config != NULL) {
-        TRY(read_speculation(options->speculative_config, &request->draft_limit));
-    }
-    CHECK(
-        request->draft_limit == 0 || options->max_tokens == 0, STATUS_UNSUPPORTED,
-        "generate does not draft tokens: leave --speculative-config out, or set num_speculative_tokens to 0");
-    if (options->mtp_logits && request->draft_limit == 0) {
-        request->draft_limit = 1;
-    }
-    return STATUS_OK;
-}
-
 static enum status encode_conversation(struct generate_request *request,
                                        const struct chat_conversation *conversation) {
     enum status status = STATUS_OK;
@@ -159,7 +128,6 @@ enum status generate_request_init(struct generate_request *request, const struct
     *request = (struct generate_request){.options = options};
     request->is_chat = options->chat || options->messages != NULL;
     TRY(check_options(options));
-    TRY(read_draft_limit(request));
     TRY(generation_config_load(options->model, &request->recommended));
     TRY(cli_sampling_init(&request->sampling, options, &request->recommended));
     TRY(load_tokenizer(request));
@@ -173,21 +141,25 @@ void generate_request_deinit(struct generate_request *request) {
     *request = (struct generate_request){0};
 }
 
-struct sluice_engine_options generate_request_engine(const struct generate_request *request) {
-    static const char *const devices[] = {"cpu", "guard"};
-    const struct cli_options *options = request->options;
-    struct sluice_engine_options engine = sluice_engine_options_default();
-    engine.model_directory = options->model;
-    engine.device = devices[options->device];
-    engine.cpu_features = options->cpu_features;
-    engine.numerics =
-        options->numerics == CLI_NUMERICS_IDEAL ? SLUICE_NUMERICS_IDEAL : SLUICE_NUMERICS_NATIVE;
-    engine.thread_count = (int)options->threads;
-    engine.chunk_tokens = (int)options->chunk_tokens;
-    engine.draft_limit = request->draft_limit;
-    engine.context_tokens = options->max_model_len;
-    if (engine.context_tokens == 0) {
-        engine.context_tokens = (int64_t)request->prompt.count + options->max_tokens;
+void generate_request_settle_engine(const struct generate_request *request,
+                                    struct sluice_engine_options *engine) {
+    engine->has_prefix_cache = false;
+    if (engine->context_tokens == 0) {
+        engine->context_tokens = (int64_t)request->prompt.count + request->options->max_tokens;
     }
-    return engine;
+}
+
+struct sluice_request_options generate_request_options(const struct generate_request *request) {
+    const struct cli_options *options = request->options;
+    struct sluice_request_options out = sluice_request_options_default();
+    out.prompt = request->prompt.ids;
+    out.prompt_count = request->prompt.count;
+    out.sampling = request->sampling.sampling;
+    out.token_limit = options->max_tokens;
+    out.log_probability_count = options->logprobs_given ? (int)options->logprobs : -1;
+    if (!options->ignore_eos) {
+        out.stop_tokens = request->recommended.end_tokens;
+        out.stop_token_count = (size_t)request->recommended.end_token_count;
+    }
+    return out;
 }

@@ -9,7 +9,7 @@
 #include "cli/generation_config.h"
 #include "cli/option_table.h"
 #include "cli/request_options.h"
-#include "sluice/engine.h"
+#include "sluice/request.h"
 #include "text/token_list.h"
 #include "text/tokenizer.h"
 
@@ -21,7 +21,6 @@ struct generate_request {
     struct generation_config recommended;
     bool is_chat;
     bool starts_in_reasoning; /* the prompt ends inside the model's thinking */
-    int draft_limit;
 };
 
 /* Checks the options against each other, loads the tokenizer and encodes the prompt. */
@@ -29,7 +28,11 @@ enum status generate_request_init(struct generate_request *request, const struct
 
 void generate_request_deinit(struct generate_request *request);
 
-/* The engine that the request needs. */
-struct sluice_engine_options generate_request_engine(const struct generate_request *request);
+/* What the request needs of the engine beside what the options say: room for it, and nothing for others. */
+void generate_request_settle_engine(const struct generate_request *request,
+                                    struct sluice_engine_options *engine);
+
+/* The request as the engine takes it; borrows from this one. */
+struct sluice_request_options generate_request_options(const struct generate_request *request);
 
 #endif

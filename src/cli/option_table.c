@@ -3,7 +3,10 @@
 
 #include <stddef.h>
 
-enum { ALL = CLI_GENERATE | CLI_TOKENIZE | CLI_INSPECT | CLI_SYNTH | CLI_BENCH | CLI_KERNELCHECK | CLI_CHAT };
+enum {
+    ALL = CLI_GENERATE | CLI_TOKENIZE | CLI_INSPECT | CLI_SYNTH | CLI_BENCH | CLI_KERNELCHECK | CLI_CHAT,
+    ENGINE = CLI_GENERATE | CLI_BENCH | CLI_CHAT, /* commands that open an engine */
+};
 
 #define FIELD(name) .offset = offsetof(struct cli_options, name), .given_offset = SIZE_MAX
 #define FIELD_AND_GIVEN(name) \
@@ -371,6 +374,12 @@ static const struct option_row rows[] = {
      .value_name = "N",
      .help = "Prompt tokens per forward step.",
      FIELD(chunk_tokens)},
+    {.name = "memory-limit",
+     .type = OPTION_TEXT,
+     .commands = ENGINE,
+     .value_name = "SIZE",
+     .help = "Most memory to take besides mapped weights, such as 6GB; without it what the requests can use.",
+     FIELD(memory_limit)},
     {.name = "speculative",
      .type = OPTION_FLAG,
      .commands = CLI_CHAT,
@@ -379,10 +388,31 @@ static const struct option_row rows[] = {
      FIELD(speculative)},
     {.name = "speculative-config",
      .type = OPTION_TEXT,
-     .commands = CLI_GENERATE | CLI_CHAT,
+     .commands = ENGINE,
      .value_name = "JSON",
-     .help = "Draft tokens by the MTP layer: {\"method\":\"mtp\",\"num_speculative_tokens\":1}.",
+     .help = "Draft tokens by the MTP layer: {\"method\":\"mtp\",\"num_speculative_tokens\":3}.",
      FIELD(speculative_config)},
+    {.name = "mtp-adaptive",
+     .type = OPTION_FLAG,
+     .commands = ENGINE,
+     .default_value = "true",
+     .help = "Choose the number of drafts by what makes tokens come fastest; without it always as many as "
+             "allowed.",
+     FIELD(mtp_adaptive)},
+    {.name = "mtp-sampling",
+     .type = OPTION_CHOICE,
+     .commands = ENGINE,
+     .default_value = "coupled",
+     .choices = "coupled|rejection",
+     .help = "How drafts are accepted at a temperature above 0; with coupled the text is the same with and "
+             "without drafts.",
+     FIELD(mtp_sampling)},
+    {.name = "mtp-schedule",
+     .type = OPTION_TEXT,
+     .commands = ENGINE,
+     .value_name = "N=K,...",
+     .help = "With up to N running requests at most K drafts each.",
+     FIELD(mtp_schedule)},
     {.name = "log-level",
      .type = OPTION_CHOICE,
      .commands = ALL,

@@ -23,10 +23,11 @@ enum cli_command {
     CLI_CHAT = 1 << 6,
 };
 
-/* Values of --reasoning-effort, --numerics and --device, in the order of their choices. */
+/* Values of options with choices, in their order. */
 enum cli_reasoning_effort { CLI_EFFORT_NONE, CLI_EFFORT_LOW, CLI_EFFORT_HIGH, CLI_EFFORT_MAX };
 enum cli_numerics { CLI_NUMERICS_IDEAL, CLI_NUMERICS_NATIVE };
 enum cli_device { CLI_DEVICE_CPU, CLI_DEVICE_GUARD };
+enum cli_mtp_sampling { CLI_MTP_COUPLED, CLI_MTP_REJECTION };
 
 struct cli_options {
     /* Files. */
@@ -93,9 +94,13 @@ struct cli_options {
     const char *cpu_features; /* "auto" or a set's name */
     int64_t threads;          /* 0: the allowed cores */
     int64_t chunk_tokens;
+    const char *memory_limit;       /* "6GB"; NULL: none */
     bool speculative;               /* chat: draft without being asked */
     const char *speculative_config; /* JSON */
-    int log_level;                  /* enum log_level */
+    bool mtp_adaptive;
+    int mtp_sampling;         /* enum cli_mtp_sampling */
+    const char *mtp_schedule; /* "8=2,64=1"; NULL: none */
+    int log_level;            /* enum log_level */
 };
 
 /* The table of all commands. */

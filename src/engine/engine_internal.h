@@ -1,38 +1,94 @@
 /*
- * The parts of an engine, for the engine's own files and for tests.
+ * The parts of an engine and of a request, for the engine's own files and for tests.
  */
 #ifndef SLUICE_ENGINE_ENGINE_INTERNAL_H
 #define SLUICE_ENGINE_ENGINE_INTERNAL_H
 
-#include "engine/executor.h"
-#include "engine/sampler.h"
-#include "model/state_table.h"
-#include "sluice/engine.h"
-#include "weights/loader.h"
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "engine/draft_controller.h"
+#include "engine/engine_core.h"
+#include "engine/page_pool.h"
+#include "engine/prefix_cache.h"
+#include "engine/round.h"
+#include "engine/scheduler.h"
+#include "engine/sequence.h"
+#include "sluice/request.h"
+
+struct sluice_request {
+    struct sequence sequence; /* the engine's thread's, once submitted */
+    struct sluice_engine *engine;
+
+    /* Guarded by the engine's mutex. */
+    struct sluice_request_state state; /* what the last step left */
+    pthread_cond_t changed;
+    struct sluice_request *next_submitted;
+    bool is_cancelled; /* asked for; the thread tells the scheduler */
+    bool is_released;  /* nobody waits any more: the thread frees it */
+
+    void (*notify)(void *context);
+    void *notify_context;
+};
+
+/* What runs on the engine's thread; tests drive it directly. */
+struct engine_work {
+    struct engine_core *core;
+    struct page_pool pages;
+    struct prefix_cache *prefixes;       /* NULL: none */
+    struct draft_controller *controller; /* NULL: no drafts */
+    struct scheduler *scheduler;
+    struct round_runner *runner;
+    double round_seconds;    /* in rounds so far */
+    double planning_seconds; /* planning and bookkeeping */
+    double draft_seconds;
+    int64_t steps;
+    int64_t step_rows;
+};
 
 struct sluice_engine {
-    struct sluice_engine_options options; /* with the defaults worked out */
-    struct sluice_engine_facts facts;
-    struct arena model_arena; /* model, specs, state table */
-    struct model *model;
-    struct tensor_spec_list tensors; /* what the model expected of its checkpoint */
-    const struct backend *backend;
-    struct device *device;
-    struct stream *stream;
-    struct worker_pool *pool;
-    struct loaded_weights weights;
-    struct state_table state_table;
-    struct state_pool states;
-    struct executor *executor;
-    struct sampler_workspace *sampler;
-    bool *slot_is_used; /* [session_count] */
+    struct engine_work work;
+    struct sequence_bounds bounds;
+    pthread_t thread;
+    bool has_thread;
+    bool has_locks;
+
+    pthread_mutex_t mutex; /* guards what follows, and the requests' published parts */
+    pthread_cond_t wanted; /* there is something for the thread to look at */
+    pthread_cond_t cleared;
+    struct sluice_request *first_submitted;
+    struct sluice_request *last_submitted;
+    bool is_closing;
+    bool has_cancellations;
+    bool is_clearing;
+    struct sluice_engine_stats stats;
 };
 
 /*
- * Opens an engine from a configuration tree and an open checkpoint (taken over). What sluice_engine_open
- * does after it has read the files.
+ * Makes scheduler, cache, runner and controller around an open core, which is taken over also after an error.
+ * `finished` is the scheduler's. Owned: engine_work_deinit.
  */
-enum status engine_build(const struct sluice_engine_options *options, const struct json *config,
-                         struct checkpoint **checkpoint, struct sluice_engine **out);
+enum status engine_work_init(struct engine_work *work, struct engine_core **core,
+                             void (*finished)(void *context, struct sequence *sequence), void *context);
+void engine_work_deinit(struct engine_work *work);
+
+/* Plans and runs one round; false if there was nothing to run. A round that cannot run ends its sequences. */
+bool engine_work_run(struct engine_work *work);
+
+/* Bounds of the sequences that this work can take. */
+struct sequence_bounds engine_work_bounds(const struct engine_work *work);
+
+/* Fills in the stats; those of requests come from the scheduler. */
+void engine_work_stats(const struct engine_work *work, struct sluice_engine_stats *stats);
+
+/* Starts the thread, and stops it after all requests have been ended. */
+enum status engine_loop_start(struct sluice_engine *engine);
+void engine_loop_stop(struct sluice_engine *engine);
+
+/* Frees a request that neither the scheduler nor a caller holds. */
+void engine_request_free(struct sluice_request *request);
+
+/* The scheduler's callback: the request is over. On the engine's thread. */
+void engine_loop_finished(void *engine, struct sequence *sequence);
 
 #endif

@@ -1,11 +1,10 @@
-/* The dry run that sizes everything, and the steps. */
+/* The dry run that sizes everything, the steps, and the draft passes over what they leave. */
 #include "engine/executor.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 #include "engine/batch_upload.h"
-#include "ops/gather_rows.h"
 #include "tensor/elements.h"
 
 struct executor {
@@ -14,16 +13,30 @@ struct executor {
     struct op_queue queue;
     struct device_arena arena; /* activations and workspace of a step */
     struct boundary boundary;  /* row_limit rows */
-    void *boundary_memory;
-    size_t boundary_bytes;
-    int32_t *staging; /* batch arrays, then logit rows */
-    float *scan;      /* one row of a boundary, to look for values that are not finite */
+    int64_t step_rows;         /* of them, those of the last step; 0 if it failed */
+    /* Without rows when drafting is off: */
+    struct boundary drafted[2]; /* draft_row_limit rows: a draft pass reads one and writes the other */
+    int last_drafted;           /* what the last pass with logits wrote, */
+    int64_t drafted_rows;       /* and its rows */
+    struct boundary saved;      /* saved_row_limit rows */
+    int32_t *staging;           /* batch arrays */
+    float *scan;                /* one row of a boundary, to look for values that are not finite */
 };
 
-/* A pass over the model: main layers, or the draft layer over the boundary they left. */
+/* A pass over the model: main layers, or the draft layer over the boundary that a pass before left. */
 struct pass {
     const struct step_plan *plan;
-    bool is_draft;
+    const struct draft_plan *draft; /* NULL: main layers; its segments are the plan's */
+    float *logits;                  /* host; NULL in a dry run, and where none are wanted */
+};
+
+/* Rows of a boundary whose logits are wanted. */
+struct head_pass {
+    enum status (*forward)(const struct model *, const struct step *, const struct boundary *,
+                           const int32_t *, struct tensor *);
+    const struct boundary *boundary;
+    const int32_t *rows; /* host [count]; NULL: row i */
+    int32_t count;
     float *logits; /* host; NULL in a dry run */
 };
 
@@ -34,11 +47,10 @@ static struct step make_step(struct executor *executor, const struct batch_view 
                          .activation = numerics_activation_dtype(executor->options.numerics)};
 }
 
-/* The first `rows` rows of a boundary. */
-static struct boundary boundary_rows(const struct boundary *boundary, int64_t rows) {
+static struct boundary slice_boundary(const struct boundary *boundary, int64_t first, int64_t count) {
     struct boundary view = *boundary;
     for (int i = 0; i < view.count; i++) {
-        view.tensors[i] = tensor_slice(&view.tensors[i], 0, rows);
+        view.tensors[i] = tensor_slice(&view.tensors[i], first, count);
     }
     return view;
 }
@@ -52,74 +64,125 @@ static enum status alloc_boundary(struct executor *executor, int64_t rows, struc
     return STATUS_OK;
 }
 
-/* Boundary rows `rows` (device, count) of `from`, side by side. */
-static enum status gather_boundary(struct executor *executor, const struct boundary *from,
-                                   const int32_t *rows, int64_t count, struct boundary *out) {
-    TRY(alloc_boundary(executor, count, out));
-    for (int i = 0; i < out->count; i++) {
-        TRY(op_gather_rows(
-            &executor->queue,
-            &(struct gather_rows_args){.out = out->tensors[i], .x = from->tensors[i], .rows = rows}));
+/* Rows of a draft pass with logits: one per segment, each of which was in a step. */
+static int32_t draft_row_limit(const struct executor *executor) {
+    const struct executor_options *options = &executor->options;
+    return options->segment_limit < options->row_limit ? options->segment_limit : options->row_limit;
+}
+
+static enum status alloc_boundaries(struct executor *executor) {
+    TRY(alloc_boundary(executor, executor->options.row_limit, &executor->boundary));
+    if (executor->options.model->draft_limit > 0) {
+        for (int i = 0; i < 2; i++) {
+            TRY(alloc_boundary(executor, draft_row_limit(executor), &executor->drafted[i]));
+        }
+        if (executor->options.saved_row_limit > 0) {
+            TRY(alloc_boundary(executor, executor->options.saved_row_limit, &executor->saved));
+        }
     }
     return STATUS_OK;
 }
 
-/* Logits of `count` rows, whose indices are at `rows` in host memory, to `logits` in host memory. */
+/* Integers of the plan in device memory. */
+static enum status upload_rows(struct executor *executor, const int32_t *rows, int64_t count,
+                               const int32_t **out) {
+    void *memory;
+    TRY(device_arena_alloc(&executor->arena, (size_t)count * sizeof *rows, &memory));
+    if (!executor->queue.is_dry) {
+        TRY(stream_copy_to_device(executor->queue.stream, memory, rows, (size_t)count * sizeof *rows));
+    }
+    *out = memory;
+    return STATUS_OK;
+}
+
+/* `count` of the wanted rows from `first`. */
 static enum status run_head_block(struct executor *executor, const struct step *step,
-                                  const struct boundary *boundary, const struct pass *pass,
-                                  const int32_t *rows, int64_t count, float *logits) {
+                                  const struct head_pass *head, int32_t first, int32_t count) {
     const struct model *model = executor->options.model;
     size_t mark = device_arena_mark(&executor->arena);
-    void *device_rows;
-    struct boundary picked;
+    struct boundary boundary = *head->boundary;
+    const int32_t *rows = NULL;
     struct tensor out;
-    TRY(device_arena_alloc(&executor->arena, (size_t)count * sizeof *rows, &device_rows));
-    if (!executor->queue.is_dry) {
-        TRY(stream_copy_to_device(executor->queue.stream, device_rows, rows, (size_t)count * sizeof *rows));
-    }
-    TRY(gather_boundary(executor, boundary, device_rows, count, &picked));
-    TRY(DEVICE_ARENA_TENSOR(&executor->arena, DTYPE_F32, &out, count, model->vocabulary_size));
-    if (pass->is_draft) {
-        TRY(model->family->forward_draft_head(model, step, &picked, &out));
+    if (head->rows == NULL) {
+        boundary = slice_boundary(head->boundary, first, count);
     } else {
-        TRY(model->family->forward_head(model, step, &picked, &out));
+        TRY(upload_rows(executor, head->rows + first, count, &rows));
     }
+    TRY(DEVICE_ARENA_TENSOR(&executor->arena, DTYPE_F32, &out, count, model->vocabulary_size));
+    TRY(head->forward(model, step, &boundary, rows, &out));
     if (!executor->queue.is_dry) {
-        TRY(stream_copy_to_host(executor->queue.stream, logits, out.data, tensor_bytes(&out)));
+        TRY(stream_copy_to_host(executor->queue.stream,
+                                head->logits + (int64_t)first * model->vocabulary_size, out.data,
+                                tensor_bytes(&out)));
     }
     device_arena_release(&executor->arena, mark);
     return STATUS_OK;
 }
 
 static enum status run_head(struct executor *executor, const struct step *step,
-                            const struct boundary *boundary, const struct pass *pass) {
-    const struct step_plan *plan = pass->plan;
+                            const struct head_pass *head) {
     int32_t limit = executor->options.logit_row_limit;
-    for (int32_t first = 0; first < plan->logit_row_count; first += limit) {
-        int32_t count = plan->logit_row_count - first < limit ? plan->logit_row_count - first : limit;
-        float *logits = pass->logits == NULL
-                            ? NULL
-                            : pass->logits + (int64_t)first * executor->options.model->vocabulary_size;
-        TRY(run_head_block(executor, step, boundary, pass, plan->logit_rows + first, count, logits));
+    for (int32_t first = 0; first < head->count; first += limit) {
+        TRY(run_head_block(executor, step, head, first,
+                           head->count - first < limit ? head->count - first : limit));
     }
     return STATUS_OK;
 }
 
-static enum status run_model(struct executor *executor, const struct pass *pass) {
+static enum status run_main_layers(struct executor *executor, const struct step *step,
+                                   const struct pass *pass) {
     const struct model *model = executor->options.model;
+    struct boundary boundary = slice_boundary(&executor->boundary, 0, step->batch->row_count);
+    TRY(model->family->forward_embed(model, step, &boundary));
+    TRY(model->family->forward_layers(model, step, &boundary, 0, model->layer_count));
+    return run_head(executor, step,
+                    &(struct head_pass){.forward = model->family->forward_head,
+                                        .boundary = &boundary,
+                                        .rows = pass->plan->logit_rows,
+                                        .count = pass->plan->logit_row_count,
+                                        .logits = pass->logits});
+}
+
+/* What the rows of a draft pass go on from, with the rows that hold something. */
+static struct boundary draft_source(const struct executor *executor, enum draft_source source) {
+    switch (source) {
+    case DRAFT_SOURCE_STEP:
+        return slice_boundary(&executor->boundary, 0, executor->step_rows);
+    case DRAFT_SOURCE_DRAFT:
+        return slice_boundary(&executor->drafted[executor->last_drafted], 0, executor->drafted_rows);
+    case DRAFT_SOURCE_SAVED:
+        break;
+    }
+    return executor->saved;
+}
+
+static enum status run_draft_layer(struct executor *executor, const struct step *step,
+                                   const struct pass *pass) {
+    const struct model *model = executor->options.model;
+    int64_t rows = step->batch->row_count;
+    struct boundary in = draft_source(executor, pass->draft->source);
+    const int32_t *in_rows;
+    TRY(upload_rows(executor, pass->draft->source_rows, rows, &in_rows));
+    if (pass->draft->writes_state_only) {
+        return model->family->forward_draft_state(model, step, &in, in_rows);
+    }
+    struct boundary out = slice_boundary(&executor->drafted[1 - executor->last_drafted], 0, rows);
+    TRY(model->family->forward_draft(model, step, &in, in_rows, &out));
+    return run_head(executor, step,
+                    &(struct head_pass){.forward = model->family->forward_draft_head,
+                                        .boundary = &out,
+                                        .count = (int32_t)rows,
+                                        .logits = pass->logits});
+}
+
+static enum status run_model(struct executor *executor, const struct pass *pass) {
     struct batch_view batch;
     TRY(batch_upload(pass->plan, executor->staging, executor->queue.stream, &executor->arena, &batch));
     struct step step = make_step(executor, &batch);
-    struct boundary boundary = boundary_rows(&executor->boundary, batch.row_count);
-    if (pass->is_draft) {
-        struct boundary drafted;
-        TRY(alloc_boundary(executor, batch.row_count, &drafted));
-        TRY(model->family->forward_draft(model, &step, &boundary, &drafted));
-        TRY(run_head(executor, &step, &drafted, pass));
+    if (pass->draft != NULL) {
+        TRY(run_draft_layer(executor, &step, pass));
     } else {
-        TRY(model->family->forward_embed(model, &step, &boundary));
-        TRY(model->family->forward_layers(model, &step, &boundary, 0, model->layer_count));
-        TRY(run_head(executor, &step, &boundary, pass));
+        TRY(run_main_layers(executor, &step, pass));
     }
     if (!executor->queue.is_dry) {
         TRY(stream_synchronize(executor->queue.stream));
@@ -135,6 +198,20 @@ static enum status run_pass(struct executor *executor, const struct pass *pass) 
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }
 
+/* The largest draft passes there can be. */
+static enum status plan_draft_memory(struct executor *executor) {
+    struct step_segment segment = {.row_count = executor->options.row_limit};
+    struct step_plan plan = {.segments = &segment, .segment_count = 1};
+    struct draft_plan draft = {.segments = &segment, .segment_count = 1, .writes_state_only = true};
+    executor->step_rows = executor->options.row_limit;
+    TRY(run_pass(executor, &(struct pass){.plan = &plan, .draft = &draft}));
+    segment.row_count = draft_row_limit(executor);
+    draft.writes_state_only = false;
+    TRY(run_pass(executor, &(struct pass){.plan = &plan, .draft = &draft}));
+    executor->step_rows = 0;
+    return STATUS_OK;
+}
+
 /* The largest step there can be, run without launching anything, gives the arena's size. */
 static enum status plan_memory(struct executor *executor) {
     struct step_segment segments[1] = {{.row_count = executor->options.row_limit}};
@@ -143,15 +220,14 @@ static enum status plan_memory(struct executor *executor) {
     plan.logit_row_count = executor->options.logit_row_limit;
     executor->queue.is_dry = true;
     device_arena_init_planning(&executor->arena);
-    TRY(alloc_boundary(executor, executor->options.row_limit, &executor->boundary));
-    executor->boundary_bytes = executor->arena.used;
+    TRY(alloc_boundaries(executor));
     /* Room for the segment arrays of every possible plan. */
     void *unused;
     TRY(device_arena_alloc(
         &executor->arena, batch_upload_count(0, executor->options.segment_limit) * sizeof(int32_t), &unused));
     TRY(run_pass(executor, &(struct pass){.plan = &plan}));
     if (executor->options.model->draft_limit > 0) {
-        TRY(run_pass(executor, &(struct pass){.plan = &plan, .is_draft = true}));
+        TRY(plan_draft_memory(executor));
     }
     executor->queue.is_dry = false;
     return STATUS_OK;
@@ -161,7 +237,7 @@ static enum status alloc_memory(struct executor *executor) {
     size_t step_bytes = executor->arena.high_water;
     TRY(device_arena_init(&executor->arena, executor->options.device, step_bytes));
     executor->queue.stream = executor->options.stream;
-    TRY(alloc_boundary(executor, executor->options.row_limit, &executor->boundary));
+    TRY(alloc_boundaries(executor));
     size_t integers = batch_upload_count(executor->options.row_limit, executor->options.segment_limit);
     executor->staging = calloc(integers, sizeof *executor->staging);
     CHECK_MEMORY(executor->staging);
@@ -250,7 +326,7 @@ static enum status explain_not_finite(struct executor *executor, const struct st
     struct batch_view batch;
     TRY(batch_upload(plan, executor->staging, executor->queue.stream, &executor->arena, &batch));
     struct step step = make_step(executor, &batch);
-    struct boundary boundary = boundary_rows(&executor->boundary, batch.row_count);
+    struct boundary boundary = slice_boundary(&executor->boundary, 0, batch.row_count);
     int64_t row;
     TRY(model->family->forward_embed(model, &step, &boundary));
     TRY(scan_boundary(executor, batch.row_count, &row));
@@ -279,6 +355,7 @@ static enum status check_plan(const struct executor *executor, const struct step
 
 enum status executor_run(struct executor *executor, const struct step_plan *plan, float *logits) {
     TRY(check_plan(executor, plan));
+    executor->step_rows = 0;
     TRY(run_pass(executor, &(struct pass){.plan = plan, .logits = logits}));
     int64_t count = plan->logit_row_count * executor->options.model->vocabulary_size;
     if (first_not_finite(logits, count) >= 0) {
@@ -287,15 +364,96 @@ enum status executor_run(struct executor *executor, const struct step_plan *plan
         device_arena_release(&executor->arena, mark);
         return error_forward(status, ERROR_HERE);
     }
+    executor->step_rows = step_plan_row_count(plan);
     return STATUS_OK;
 }
 
-enum status executor_run_draft(struct executor *executor, const struct step_plan *plan, float *logits) {
-    TRY(check_plan(executor, plan));
+static enum status check_draft_plan(const struct executor *executor, const struct draft_plan *plan,
+                                    int64_t rows) {
+    static const char *const names[] = {[DRAFT_SOURCE_STEP] = "the last step",
+                                        [DRAFT_SOURCE_DRAFT] = "the last draft pass",
+                                        [DRAFT_SOURCE_SAVED] = "the saved rows"};
     CHECK(executor->options.model->draft_limit > 0, STATUS_INTERNAL, "drafting is off");
-    TRY(run_pass(executor, &(struct pass){.plan = plan, .is_draft = true, .logits = logits}));
-    CHECK(first_not_finite(logits, plan->logit_row_count * executor->options.model->vocabulary_size) < 0,
-          STATUS_NOT_FINITE,
+    CHECK(plan->writes_state_only || rows <= draft_row_limit(executor), STATUS_INTERNAL,
+          "a draft pass of %lld rows exceeds the planned %d", (long long)rows, draft_row_limit(executor));
+    struct boundary source = draft_source(executor, plan->source);
+    for (int64_t i = 0; i < rows; i++) {
+        CHECK(plan->source_rows[i] >= 0 && plan->source_rows[i] < source.tensors[0].shape[0], STATUS_INTERNAL,
+              "row %lld of a draft pass goes on from row %d of %s, which has %lld rows", (long long)i,
+              plan->source_rows[i], names[plan->source], (long long)source.tensors[0].shape[0]);
+    }
+    return STATUS_OK;
+}
+
+enum status executor_run_draft(struct executor *executor, const struct draft_plan *plan, float *logits) {
+    struct step_plan batch = {.segments = plan->segments, .segment_count = plan->segment_count};
+    int64_t rows = step_plan_row_count(&batch);
+    TRY(check_plan(executor, &batch));
+    TRY(check_draft_plan(executor, plan, rows));
+    TRY(run_pass(executor, &(struct pass){.plan = &batch, .draft = plan, .logits = logits}));
+    if (plan->writes_state_only) {
+        return STATUS_OK;
+    }
+    executor->last_drafted = 1 - executor->last_drafted;
+    executor->drafted_rows = rows;
+    CHECK(first_not_finite(logits, rows * executor->options.model->vocabulary_size) < 0, STATUS_NOT_FINITE,
           "the MTP layer gave a logit that is not finite: check the files with `sluice inspect --verify`");
     return STATUS_OK;
+}
+
+static size_t row_bytes(const struct tensor *tensor) {
+    return (size_t)tensor_row_elements(tensor) * dtype_bytes(tensor->dtype);
+}
+
+static char *row_at(const struct tensor *tensor, int32_t row) {
+    return (char *)tensor->data + (size_t)row * row_bytes(tensor);
+}
+
+static enum status check_saved_row(const struct executor *executor, int32_t row) {
+    CHECK(row >= 0 && row < executor->saved.tensors[0].shape[0], STATUS_INTERNAL,
+          "saved row %d of %lld was asked for", row, (long long)executor->saved.tensors[0].shape[0]);
+    return STATUS_OK;
+}
+
+enum status executor_save_row(struct executor *executor, int32_t step_row, int32_t saved_row) {
+    TRY(check_saved_row(executor, saved_row));
+    CHECK(step_row >= 0 && step_row < executor->step_rows, STATUS_INTERNAL,
+          "row %d of the last step was to be saved, which has %lld rows", step_row,
+          (long long)executor->step_rows);
+    for (int i = 0; i < executor->saved.count; i++) {
+        const struct tensor *to = &executor->saved.tensors[i];
+        TRY(stream_copy_within(executor->queue.stream, row_at(to, saved_row),
+                               row_at(&executor->boundary.tensors[i], step_row), row_bytes(to)));
+    }
+    return STATUS_OK;
+}
+
+size_t executor_saved_row_bytes(const struct executor *executor) {
+    size_t bytes = 0;
+    for (int i = 0; i < executor->saved.count; i++) {
+        bytes += row_bytes(&executor->saved.tensors[i]);
+    }
+    return bytes;
+}
+
+enum status executor_read_saved_row(struct executor *executor, int32_t saved_row, void *bytes) {
+    char *to = bytes;
+    TRY(check_saved_row(executor, saved_row));
+    for (int i = 0; i < executor->saved.count; i++) {
+        const struct tensor *from = &executor->saved.tensors[i];
+        TRY(stream_copy_to_host(executor->queue.stream, to, row_at(from, saved_row), row_bytes(from)));
+        to += row_bytes(from);
+    }
+    return stream_synchronize(executor->queue.stream);
+}
+
+enum status executor_write_saved_row(struct executor *executor, int32_t saved_row, const void *bytes) {
+    const char *from = bytes;
+    TRY(check_saved_row(executor, saved_row));
+    for (int i = 0; i < executor->saved.count; i++) {
+        const struct tensor *to = &executor->saved.tensors[i];
+        TRY(stream_copy_to_device(executor->queue.stream, row_at(to, saved_row), from, row_bytes(to)));
+        from += row_bytes(to);
+    }
+    return stream_synchronize(executor->queue.stream);
 }

@@ -1,9 +1,11 @@
 /*
- * Executes step plans: uploads the batch, runs the model, brings the wanted logits back.
+ * Executes step plans and draft plans: uploads the batch, runs the model, brings the wanted logits back.
  *
  * An executor owns the queue, the step arena and the boundary buffers, all sized at creation by one dry run
  * of the largest step. The boundary of the last step (V4: the residual streams) stays where it is until the
- * next step, so that the draft layer reads it in place. One thread at a time.
+ * next step: the head and the draft layer read the rows that they need in place, by index (spec parallelism
+ * M-3). Drafting adds two boundaries of one row per segment, which draft passes read and write in turns, and
+ * the saved rows; when it is off there is none of this. One thread at a time.
  */
 #ifndef SLUICE_ENGINE_EXECUTOR_H
 #define SLUICE_ENGINE_EXECUTOR_H
@@ -27,6 +29,8 @@ struct executor_options {
     int32_t row_limit;        /* rows of a step */
     int32_t segment_limit;    /* segments of a step */
     int32_t logit_row_limit;  /* rows of logits computed at once; more are done in turns */
+    int32_t saved_row_limit;  /* boundary rows kept beside snapshots, one per snapshot slot; of no account
+                                 when drafting is off */
 };
 
 enum status executor_create(const struct executor_options *options, struct executor **out);
@@ -44,9 +48,24 @@ size_t executor_step_bytes(const struct executor *executor);
 enum status executor_run(struct executor *executor, const struct step_plan *plan, float *logits);
 
 /*
- * Runs the draft layer over the rows of the step that ran last: the same plan, with the token that follows
- * each row in place of its own. The model's draft_limit must be above 0.
+ * Runs one pass of the draft layer; the model's draft_limit must be above 0. Rows of the source are read in
+ * place. logits: host (rows, vocabulary); NULL when the plan writes state only.
+ *
+ * A pass with logits has at most min(segment_limit, row_limit) rows, one that writes state only row_limit.
  */
-enum status executor_run_draft(struct executor *executor, const struct step_plan *plan, float *logits);
+enum status executor_run_draft(struct executor *executor, const struct draft_plan *plan, float *logits);
+
+/*
+ * Keeps boundary row `step_row` of the last step as saved row `saved_row`, beside the snapshot of the same
+ * number: who goes on from the snapshot drafts from it (spec parallelism M-14).
+ */
+enum status executor_save_row(struct executor *executor, int32_t step_row, int32_t saved_row);
+
+/* Bytes of a saved row; 0 if there are none. */
+size_t executor_saved_row_bytes(const struct executor *executor);
+
+/* Copies a saved row to and from executor_saved_row_bytes of host memory. */
+enum status executor_read_saved_row(struct executor *executor, int32_t saved_row, void *bytes);
+enum status executor_write_saved_row(struct executor *executor, int32_t saved_row, const void *bytes);
 
 #endif

@@ -41,3 +41,10 @@ double noise_gumbel_bound(uint32_t word) {
     int leading_zeros = tail == 0 ? 32 : __builtin_clz(tail);
     return log_2 * (double)(1 + leading_zeros) + 1e-9; /* more than the logarithms above may round */
 }
+
+double noise_uniform(const struct noise_place *place) {
+    uint32_t words[NOISE_BLOCK_TOKENS];
+    noise_block(place, 0, words);
+    /* 52 bits and a half fill a double exactly: the largest number is not rounded to 1. */
+    return ((double)(words[0] >> 6) * 0x1p26 + (double)(words[1] >> 6) + 0.5) * 0x1p-52;
+}

@@ -14,7 +14,10 @@ enum { NOISE_BLOCK_TOKENS = 4 };
 
 /* Values are part of every text drawn with a seed: never renumber. */
 enum noise_purpose {
-    NOISE_PURPOSE_TOKEN = 1, /* choosing a token, by the model or by its drafter */
+    NOISE_PURPOSE_TOKEN = 1,      /* choosing a token, by the model or, coupled, by its drafter */
+    NOISE_PURPOSE_DRAFT = 2,      /* rejection: drawing a draft */
+    NOISE_PURPOSE_ACCEPT = 3,     /* rejection: whether a draft is accepted */
+    NOISE_PURPOSE_CORRECTION = 4, /* rejection: the token in place of a refused draft */
 };
 
 /* Where noise is used. `position` is the absolute position of the token that is chosen. */
@@ -36,5 +39,8 @@ double noise_gumbel(uint32_t word);
 
 /* At least noise_gumbel(word) and at most 1.5 more where that is positive; needs no logarithm. */
 double noise_gumbel_bound(uint32_t word);
+
+/* The one uniformly distributed number of a place that is not asked for tokens: above 0, below 1, 52 bits. */
+double noise_uniform(const struct noise_place *place);
 
 #endif

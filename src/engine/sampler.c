@@ -1,4 +1,4 @@
-/* The rules of sluice/sampling.h over a list of candidates, and the draw. */
+/* The mask and the rules of sluice/sampling.h over a list of candidates, and the draw. */
 #include "engine/sampler.h"
 
 #include <math.h>
@@ -18,6 +18,10 @@ struct sampler_workspace {
 
 struct sluice_sampling sluice_sampling_default(void) {
     return (struct sluice_sampling){.temperature = 1.0, .top_p = 1.0, .repetition_penalty = 1.0};
+}
+
+size_t sampler_workspace_bytes(size_t vocabulary_size) {
+    return sizeof(struct sampler_workspace) + vocabulary_size * (sizeof(float) + sizeof(struct candidate));
 }
 
 enum status sampler_workspace_create(size_t vocabulary_size, struct sampler_workspace **out) {
@@ -45,6 +49,10 @@ void sampler_workspace_destroy(struct sampler_workspace **workspace) {
         free(*workspace);
         *workspace = NULL;
     }
+}
+
+size_t sampler_vocabulary_size(const struct sampler_workspace *workspace) {
+    return workspace->vocabulary_size;
 }
 
 enum status sampler_check(const struct sluice_sampling *sampling, size_t vocabulary_size) {
@@ -115,30 +123,46 @@ static const float *adjust_logits(struct sampler_workspace *workspace, const str
     return adjusted;
 }
 
-/* The token with the largest logit, the lowest id of equals. */
-static enum status find_largest(const float *logits, size_t vocabulary_size, int32_t *out) {
-    size_t largest = 0;
+static bool is_allowed(const token_mask_word *mask, size_t token) {
+    return mask == NULL || (mask[token / 32] >> (token % 32) & 1) != 0;
+}
+
+/* The allowed token with the largest logit, the lowest id of equals; -1 if none is allowed. */
+static enum status find_largest(const float *logits, const token_mask_word *mask, size_t vocabulary_size,
+                                int32_t *out) {
+    int32_t largest = -1;
     for (size_t token = 0; token < vocabulary_size; token++) {
         CHECK(isfinite(logits[token]), STATUS_NOT_FINITE,
               "the logit of token %zu is %g; the weights are damaged, or a bias or penalty is too large",
               token, (double)logits[token]);
-        if (logits[token] > logits[largest]) {
-            largest = token;
+        if (is_allowed(mask, token) && (largest < 0 || logits[token] > logits[largest])) {
+            largest = (int32_t)token;
         }
     }
-    *out = (int32_t)largest;
+    *out = largest;
     return STATUS_OK;
 }
 
-/* Lists the tokens that min_p, top_k and top_p leave, by id; the token with the largest logit is among them.
- */
+/* Makes each candidate's weight exp((logit - largest) / temperature); returns their sum. */
+static double weigh_candidates(struct candidate *candidates, size_t count, double largest_logit,
+                               double temperature) {
+    double total = 0.0;
+    for (size_t i = 0; i < count; i++) {
+        candidates[i].weight = exp(((double)candidates[i].logit - largest_logit) / temperature);
+        total += candidates[i].weight;
+    }
+    return total;
+}
+
+/* Lists the allowed tokens that min_p, top_k and top_p leave; the largest is among them. */
 static size_t list_candidates(struct candidate *candidates, const struct sluice_sampling *sampling,
-                              const float *logits, size_t vocabulary_size, double largest_logit) {
+                              const token_mask_word *mask, const float *logits, size_t vocabulary_size,
+                              double largest_logit) {
     double temperature = sampling->temperature;
     double lowest = sampling->min_p > 0.0 ? log(sampling->min_p) : -INFINITY;
     size_t count = 0;
     for (size_t token = 0; token < vocabulary_size; token++) {
-        if (((double)logits[token] - largest_logit) / temperature >= lowest) {
+        if (is_allowed(mask, token) && ((double)logits[token] - largest_logit) / temperature >= lowest) {
             candidates[count++] = (struct candidate){(int32_t)token, logits[token], 1.0};
         }
     }
@@ -146,19 +170,55 @@ static size_t list_candidates(struct candidate *candidates, const struct sluice_
         count = candidate_cut(candidates, count, (double)sampling->top_k);
     }
     if (sampling->top_p < 1.0) {
-        double total = 0.0;
-        for (size_t i = 0; i < count; i++) {
-            candidates[i].weight = exp(((double)candidates[i].logit - largest_logit) / temperature);
-            total += candidates[i].weight;
-        }
+        double total = weigh_candidates(candidates, count, largest_logit, temperature);
         count = candidate_cut(candidates, count, sampling->top_p * total);
     }
     return count;
 }
 
-/* The candidate with the largest (logit - largest) / temperature + noise, the lowest id of equals. */
-static int32_t draw_candidate(const struct candidate *candidates, size_t count, double temperature,
-                              int32_t largest_token, double largest_logit, const struct noise_place *place) {
+enum status sampler_find_distribution(struct sampler_workspace *workspace,
+                                      const struct sluice_sampling *sampling,
+                                      const struct token_counts *counts, const token_mask_word *mask,
+                                      const float *logits, uint32_t position,
+                                      struct token_distribution *out) {
+    size_t vocabulary_size = workspace->vocabulary_size;
+    TRY(sampler_check(sampling, vocabulary_size));
+    CHECK(!has_penalties(sampling) || (counts != NULL && counts->vocabulary_size == vocabulary_size),
+          STATUS_BAD_ARGUMENT, "penalties need token counts of the same vocabulary, %zu tokens",
+          vocabulary_size);
+    const float *adjusted = adjust_logits(workspace, sampling, counts, logits);
+    int32_t largest_token = -1;
+    TRY(find_largest(adjusted, mask, vocabulary_size, &largest_token));
+    CHECK(largest_token >= 0, STATUS_UNSUPPORTED,
+          "the request's constraint allows none of the %zu tokens at position %u; it must leave one, such as "
+          "the end of the text",
+          vocabulary_size, position);
+    *out = (struct token_distribution){.candidates = workspace->candidates,
+                                       .count = 1,
+                                       .temperature = 1.0,
+                                       .largest_token = largest_token,
+                                       .largest_logit = (double)adjusted[largest_token]};
+    if (sampling->temperature < GREEDY_TEMPERATURE) {
+        out->candidates[0] = (struct candidate){largest_token, adjusted[largest_token], 1.0};
+        return STATUS_OK;
+    }
+    out->temperature = sampling->temperature;
+    out->count =
+        list_candidates(out->candidates, sampling, mask, adjusted, vocabulary_size, out->largest_logit);
+    return STATUS_OK;
+}
+
+void token_distribution_weigh(const struct token_distribution *distribution) {
+    double total = weigh_candidates(distribution->candidates, distribution->count,
+                                    distribution->largest_logit, distribution->temperature);
+    for (size_t i = 0; i < distribution->count; i++) {
+        distribution->candidates[i].weight /= total;
+    }
+}
+
+int32_t token_distribution_draw(const struct token_distribution *distribution,
+                                const struct noise_place *place) {
+    int32_t largest_token = distribution->largest_token;
     uint32_t words[NOISE_BLOCK_TOKENS];
     uint32_t block = (uint32_t)largest_token / NOISE_BLOCK_TOKENS;
     noise_block(place, block, words);
@@ -166,9 +226,10 @@ static int32_t draw_candidate(const struct candidate *candidates, size_t count, 
     int32_t best_token = largest_token;
     double best_score = noise_gumbel(words[largest_token % NOISE_BLOCK_TOKENS]);
     double highest_noise = noise_gumbel_bound(UINT32_MAX);
-    for (size_t i = 0; i < count; i++) {
-        int32_t token = candidates[i].token;
-        double scaled = ((double)candidates[i].logit - largest_logit) / temperature;
+    for (size_t i = 0; i < distribution->count; i++) {
+        const struct candidate *candidate = &distribution->candidates[i];
+        int32_t token = candidate->token;
+        double scaled = ((double)candidate->logit - distribution->largest_logit) / distribution->temperature;
         if (scaled + highest_noise < best_score) {
             continue;
         }
@@ -190,26 +251,13 @@ static int32_t draw_candidate(const struct candidate *candidates, size_t count, 
 }
 
 enum status sampler_choose_token(struct sampler_workspace *workspace, const struct sluice_sampling *sampling,
-                                 const struct token_counts *counts, const float *logits,
-                                 uint32_t choice_index, uint32_t position, enum noise_purpose purpose,
-                                 int32_t *out) {
-    size_t vocabulary_size = workspace->vocabulary_size;
-    TRY(sampler_check(sampling, vocabulary_size));
-    CHECK(!has_penalties(sampling) || (counts != NULL && counts->vocabulary_size == vocabulary_size),
-          STATUS_BAD_ARGUMENT, "penalties need token counts of the same vocabulary, %zu tokens",
-          vocabulary_size);
-    const float *adjusted = adjust_logits(workspace, sampling, counts, logits);
-    int32_t largest_token = 0;
-    TRY(find_largest(adjusted, vocabulary_size, &largest_token));
-    if (sampling->temperature < GREEDY_TEMPERATURE) {
-        *out = largest_token;
-        return STATUS_OK;
-    }
-    double largest_logit = (double)adjusted[largest_token];
-    size_t count = list_candidates(workspace->candidates, sampling, adjusted, vocabulary_size, largest_logit);
-    struct noise_place place = {sampling->seed, choice_index, position, purpose};
-    *out = draw_candidate(workspace->candidates, count, sampling->temperature, largest_token, largest_logit,
-                          &place);
+                                 const struct token_counts *counts, const token_mask_word *mask,
+                                 const float *logits, uint32_t choice_index, uint32_t position,
+                                 enum noise_purpose purpose, int32_t *out) {
+    struct token_distribution distribution;
+    TRY(sampler_find_distribution(workspace, sampling, counts, mask, logits, position, &distribution));
+    const struct noise_place place = {sampling->seed, choice_index, position, purpose};
+    *out = token_distribution_draw(&distribution, &place);
     return STATUS_OK;
 }
 
@@ -233,7 +281,7 @@ enum status sampler_log_probabilities(const float *logits, size_t vocabulary_siz
           "%zu likeliest tokens are asked for; at most %d of a vocabulary of %zu can be", top_count,
           SAMPLER_TOP_MAX, vocabulary_size);
     int32_t largest_token = 0;
-    TRY(find_largest(logits, vocabulary_size, &largest_token));
+    TRY(find_largest(logits, NULL, vocabulary_size, &largest_token));
     double largest_logit = (double)logits[largest_token];
     double total = 0.0;
     for (size_t i = 0; i < vocabulary_size; i++) {

@@ -102,7 +102,10 @@ static enum status append_chunk(struct sluice_session *session, const int32_t *t
                                 bool is_last) {
     struct step_segment segment = {session->slot, (int32_t)session->length, count, tokens};
     int32_t last_row = count - 1;
-    struct step_plan plan = {&segment, 1, &last_row, is_last ? 1 : 0};
+    struct step_plan plan = {.segments = &segment,
+                             .segment_count = 1,
+                             .logit_rows = &last_row,
+                             .logit_row_count = is_last ? 1 : 0};
     TRY(executor_run(session->engine->executor, &plan, session->logits));
     session->length += count;
     return STATUS_OK;
@@ -145,20 +148,34 @@ static enum status hand_out(const struct sluice_session *session, const struct s
     return STATUS_OK;
 }
 
-/* The draft rows of a chunk: all of its rows whose next token is known. */
+/*
+ * The draft rows of a chunk: all of its rows whose next token is known, as many at a time as a draft pass
+ * with logits may have.
+ */
 static enum status trace_draft(struct sluice_session *session, const int32_t *next_tokens, int32_t rows,
                                const struct sluice_logits_sink *sink) {
-    struct step_segment segment = {session->slot, (int32_t)session->length, rows, next_tokens};
-    struct step_plan plan = {&segment, 1, session->row_numbers, rows};
-    TRY(executor_run_draft(session->engine->executor, &plan, session->traced_logits));
-    return hand_out(session, sink, session->length, rows, true);
+    int32_t limit = session->engine->options.session_count;
+    for (int32_t first = 0; first < rows; first += limit) {
+        struct step_segment segment = {session->slot, (int32_t)session->length + first,
+                                       rows - first < limit ? rows - first : limit, next_tokens + first};
+        struct draft_plan plan = {.segments = &segment,
+                                  .segment_count = 1,
+                                  .source = DRAFT_SOURCE_STEP,
+                                  .source_rows = session->row_numbers + first};
+        TRY(executor_run_draft(session->engine->executor, &plan, session->traced_logits));
+        TRY(hand_out(session, sink, segment.first_position, segment.row_count, true));
+    }
+    return STATUS_OK;
 }
 
 static enum status trace_chunk(struct sluice_session *session, const int32_t *tokens, int32_t rows,
                                bool has_next, const struct sluice_logits_sink *sink) {
     int64_t vocabulary = session->engine->model->vocabulary_size;
     struct step_segment segment = {session->slot, (int32_t)session->length, rows, tokens};
-    struct step_plan plan = {&segment, 1, session->row_numbers, rows};
+    struct step_plan plan = {.segments = &segment,
+                             .segment_count = 1,
+                             .logit_rows = session->row_numbers,
+                             .logit_row_count = rows};
     TRY(executor_run(session->engine->executor, &plan, session->traced_logits));
     memcpy(session->logits, session->traced_logits + (rows - 1) * vocabulary,
            (size_t)vocabulary * sizeof *session->logits);
@@ -212,7 +229,7 @@ static enum status choose(struct sluice_session *session, const struct sluice_sa
                           int32_t *token) {
     CHECK(session->length > 0, STATUS_BAD_ARGUMENT, "a session without tokens has no next token");
     TRY(sampler_check(sampling, (size_t)session->engine->model->vocabulary_size));
-    TRY(sampler_choose_token(session->engine->sampler, sampling, &session->counts, session->logits, 0,
+    TRY(sampler_choose_token(session->engine->sampler, sampling, &session->counts, NULL, session->logits, 0,
                              (uint32_t)session->length, NOISE_PURPOSE_TOKEN, token));
     session->has_chosen = true;
     return STATUS_OK;

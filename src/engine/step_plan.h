@@ -25,17 +25,21 @@ struct step_page_update {
     int32_t page;
 };
 
-/* All rows that are kept by slot (rings), from one slot to another. */
-struct step_slot_copy {
-    int32_t from_slot;
-    int32_t to_slot;
+enum step_slot_action {
+    STEP_SLOT_COPY,     /* all rows that are kept by slot (rings): of slot `from` to slot `to` */
+    STEP_SLOT_SAVE_ROW, /* row `from` of the boundary that the step before left, to the saved row of slot `to`
+                         */
+    STEP_SLOT_CLEAR_DRAFT, /* the draft layer's rings of slot `to`: zeros, so that it sees nobody else's rows
+                            */
 };
 
-/*
- * In order: page updates; draft rings of `cleared_slots` are filled with zeros (a slot's draft layer never
- * sees rows of the sequence before); copies `before`; the layers; the wanted logits. Copies `after` are made
- * by whoever ends the round, once draft rows are written too.
- */
+struct step_slot_operation {
+    enum step_slot_action action;
+    int32_t from;
+    int32_t to;
+};
+
+/* In order: page updates, slot operations as they are listed, the layers, the wanted logits. */
 struct step_plan {
     const struct step_segment *segments;
     int32_t segment_count;
@@ -43,10 +47,8 @@ struct step_plan {
     int32_t logit_row_count;
     const struct step_page_update *page_updates;
     int32_t page_update_count;
-    const int32_t *cleared_slots;
-    int32_t cleared_slot_count;
-    const struct step_slot_copy *copies_before;
-    int32_t copy_before_count;
+    const struct step_slot_operation *slot_operations;
+    int32_t slot_operation_count;
 };
 
 /* Where a draft pass finds the streams of the rows it goes on from. */

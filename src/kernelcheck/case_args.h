@@ -8,7 +8,6 @@
 #include "ops/compressor_rows.h"
 #include "ops/embedding.h"
 #include "ops/encode_rows.h"
-#include "ops/gather_rows.h"
 #include "ops/grouped_linear.h"
 #include "ops/hyper_connection_head.h"
 #include "ops/hyper_connection_post.h"

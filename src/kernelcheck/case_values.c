@@ -98,6 +98,40 @@ enum status case_add_rows(struct kernel_case *kernel_case, unsigned id, enum dty
     return STATUS_OK;
 }
 
+enum status case_add_source(struct kernel_case *kernel_case, unsigned id, enum dtype dtype,
+                            enum case_range range, int64_t count, int64_t outer, int64_t width,
+                            struct tensor *out) {
+    int64_t elements = axis(outer) * axis(width);
+    size_t row_bytes = (size_t)elements * dtype_bytes(dtype);
+    size_t operand;
+    TRY(kernel_case_add_operand(kernel_case, (size_t)count * row_bytes, CASE_ALIGNED, &operand));
+    float *values = malloc((size_t)elements * sizeof *values);
+    CHECK_MEMORY(values);
+    unsigned char *image = case_operand_image(kernel_case, operand);
+    for (int64_t row = 0; row < count; row++) {
+        case_row_values(kernel_case, id, 0, (int32_t)row, range, values, elements);
+        elements_encode(dtype, values, elements, image + (size_t)row * row_bytes);
+    }
+    free(values);
+    *out = make_tensor(kernel_case, dtype, outer, width, operand);
+    out->shape[0] = count;
+    return STATUS_OK;
+}
+
+enum status case_add_picks(struct kernel_case *kernel_case, unsigned id, int64_t first, int64_t count,
+                           const int32_t **out) {
+    int64_t rows = kernel_case->plan.row_count;
+    int32_t *picks = ARENA_NEW(&kernel_case->arena, int32_t, (size_t)rows);
+    CHECK_MEMORY(picks);
+    for (int64_t row = 0; row < rows; row++) {
+        int32_t position;
+        const struct case_segment *segment = case_plan_row(&kernel_case->plan, row, &position);
+        struct case_random random = case_random_start(kernel_case->seed, id, segment->sequence, position);
+        picks[row] = (int32_t)(first + case_random_below(&random, count));
+    }
+    return case_add_integers(kernel_case, picks, rows, out);
+}
+
 enum status case_mark_result(struct kernel_case *kernel_case, const struct case_tensor *tensor,
                              const struct tolerance *tolerance) {
     size_t row_bytes = (size_t)tensor_row_elements(&tensor->tensor) * dtype_bytes(tensor->tensor.dtype);

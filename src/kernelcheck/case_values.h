@@ -32,6 +32,15 @@ void case_row_values(const struct kernel_case *kernel_case, unsigned id, int32_t
 enum status case_add_rows(struct kernel_case *kernel_case, unsigned id, enum dtype dtype,
                           enum case_range range, int64_t outer, int64_t width, struct case_tensor *out);
 
+/* An input of `count` rows whatever the plan, to take rows from by index: (count, outer, width). */
+enum status case_add_source(struct kernel_case *kernel_case, unsigned id, enum dtype dtype,
+                            enum case_range range, int64_t count, int64_t outer, int64_t width,
+                            struct tensor *out);
+
+/* Device integers, one per row of the plan, in [first, first + count): some of them more than once. */
+enum status case_add_picks(struct kernel_case *kernel_case, unsigned id, int64_t first, int64_t count,
+                           const int32_t **out);
+
 /* An output of that shape, contents NaN. Any of the axes behind the rows may be 0: left out. */
 enum status case_add_result(struct kernel_case *kernel_case, enum dtype dtype, int64_t outer, int64_t width,
                             const struct tolerance *tolerance, struct tensor *out);

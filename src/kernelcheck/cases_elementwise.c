@@ -1,9 +1,9 @@
 /*
  * Row by row arithmetic and copies. Shapes: width = channels, outer = heads or copies, inner = rows of a
- * table, plain = rotary channels. is_variant: rms_norm has no weight, rope turns back.
+ * table (rms_norm: of x where rows are taken by index), plain = rotary channels. is_variant: rms_norm has no
+ * weight, rope turns back.
  */
 #include "kernelcheck/case_families.h"
-#include "kernelcheck/case_random.h"
 #include "kernelcheck/case_values.h"
 
 static const struct tolerance exact = {TOLERANCE_EXACT, 0, 0, "copies and single fp32 operations"};
@@ -16,15 +16,8 @@ static enum status build_embedding(struct kernel_case *kernel_case) {
     struct embedding_args *args = &kernel_case->args.embedding;
     int64_t rows = kernel_case->plan.row_count;
     struct weight table;
-    int32_t *ids = ARENA_NEW(&kernel_case->arena, int32_t, (size_t)rows);
-    CHECK_MEMORY(ids);
-    for (int64_t row = 0; row < rows; row++) {
-        int32_t position;
-        const struct case_segment *segment = case_plan_row(&kernel_case->plan, row, &position);
-        struct case_random random = case_random_start(kernel_case->seed, 3, segment->sequence, position);
-        ids[row] = (int32_t)case_random_below(&random, shape->inner + 6) - 3; /* some outside, both sides */
-    }
-    TRY(case_add_integers(kernel_case, ids, rows, &args->ids));
+    /* Some ids outside, on both sides. */
+    TRY(case_add_picks(kernel_case, 3, -3, shape->inner + 6, &args->ids));
     TRY(case_add_plain(kernel_case, 1, shape->weight_dtype, shape->inner, shape->width, 1.0f, &table));
     TRY(case_add_result(kernel_case, case_activation(kernel_case), shape->outer, shape->width, &exact,
                         &args->out));
@@ -65,7 +58,13 @@ static enum status build_rms_norm(struct kernel_case *kernel_case) {
     struct rms_norm_args *args = &kernel_case->args.rms_norm;
     struct case_tensor x;
     struct weight weight;
-    TRY(case_add_rows(kernel_case, 1, type, CASE_ROWS_DIFFER, shape->outer, shape->width, &x));
+    if (shape->inner > 0) {
+        TRY(case_add_source(kernel_case, 1, type, CASE_ROWS_DIFFER, shape->inner, shape->outer, shape->width,
+                            &x.tensor));
+        TRY(case_add_picks(kernel_case, 3, 0, shape->inner, &args->rows));
+    } else {
+        TRY(case_add_rows(kernel_case, 1, type, CASE_ROWS_DIFFER, shape->outer, shape->width, &x));
+    }
     if (!shape->is_variant) {
         TRY(case_add_plain(kernel_case, 2, shape->weight_dtype, 1, shape->width, 1.0f, &weight));
         args->weight = case_keep(kernel_case, &weight, sizeof weight);
@@ -89,10 +88,14 @@ static const struct case_shape rms_norm_shapes[] = {
     {.width = 515, .weight_dtype = DTYPE_F32},
     {.width = 64, .outer = 5, .is_variant = true, .is_in_place = true},
     {.width = 33, .outer = 2, .weight_dtype = DTYPE_F32},
+    {.width = 77, .inner = 1, .weight_dtype = DTYPE_F32},
+    {.width = 40, .inner = 9, .is_variant = true},
+    {.width = 256, .outer = 4, .inner = 23, .weight_dtype = DTYPE_BF16},
 };
 
 static const struct case_shape rms_norm_bench_shapes[] = {
     {.label = "hidden", .width = 2048, .weight_dtype = DTYPE_BF16},
+    {.label = "streams by index", .width = 2048, .outer = 4, .inner = 64, .weight_dtype = DTYPE_BF16},
     {.label = "queries", .width = 512, .outer = 32, .is_variant = true, .is_in_place = true},
 };
 
@@ -221,44 +224,4 @@ const struct case_family case_family_add_broadcast = {
     .styles = NORMAL_AND_EXTREME,
     .bench_shapes = add_broadcast_bench_shapes,
     .bench_shape_count = COUNT(add_broadcast_bench_shapes),
-};
-
-/* x: (inner, width), the same whatever the plan; a row of the plan picks one of its rows. */
-static enum status build_gather_rows(struct kernel_case *kernel_case) {
-    const struct case_shape *shape = kernel_case->shape;
-    enum dtype type = case_activation(kernel_case);
-    struct gather_rows_args *args = &kernel_case->args.gather_rows;
-    int64_t rows = kernel_case->plan.row_count;
-    struct weight source;
-    int32_t *picked = ARENA_NEW(&kernel_case->arena, int32_t, (size_t)rows);
-    CHECK_MEMORY(picked);
-    for (int64_t row = 0; row < rows; row++) {
-        int32_t position;
-        const struct case_segment *segment = case_plan_row(&kernel_case->plan, row, &position);
-        struct case_random random = case_random_start(kernel_case->seed, 3, segment->sequence, position);
-        picked[row] = (int32_t)case_random_below(&random, shape->inner);
-    }
-    TRY(case_add_integers(kernel_case, picked, rows, &args->rows));
-    TRY(case_add_plain(kernel_case, 1, type, shape->inner, shape->width, 1.0f, &source));
-    TRY(case_add_result(kernel_case, type, 0, shape->width, &exact, &args->out));
-    args->x = (struct tensor){.dtype = type,
-                              .rank = 2,
-                              .shape = {shape->inner, shape->width},
-                              .data = (void *)(uintptr_t)source.data};
-    kernel_case->used_bytes = 2 * tensor_bytes(&args->out);
-    return STATUS_OK;
-}
-
-static const struct case_shape gather_rows_shapes[] = {
-    {.width = 1, .inner = 1}, {.width = 77, .inner = 9}, {.width = 1024, .inner = 40}};
-
-static const struct case_shape gather_rows_bench_shapes[] = {{.label = "", .width = 8192, .inner = 512}};
-
-const struct case_family case_family_gather_rows = {
-    .build = build_gather_rows,
-    .shapes = gather_rows_shapes,
-    .shape_count = COUNT(gather_rows_shapes),
-    .styles = NORMAL_AND_EXTREME,
-    .bench_shapes = gather_rows_bench_shapes,
-    .bench_shape_count = COUNT(gather_rows_bench_shapes),
 };

@@ -1,4 +1,7 @@
-/* Residual streams. Shapes: width, outer = streams, limit = Sinkhorn iterations. */
+/*
+ * Residual streams. Shapes: width, outer = streams, limit = Sinkhorn iterations, inner = rows of the streams
+ * where the head takes them by index.
+ */
 #include <math.h>
 
 #include "kernelcheck/case_families.h"
@@ -129,7 +132,13 @@ static enum status build_head(struct kernel_case *kernel_case) {
     struct hyper_connection_head_args *args = &kernel_case->args.hyper_connection_head;
     struct case_tensor streams;
     const struct mix_weights *weights;
-    TRY(case_add_rows(kernel_case, 1, type, CASE_ROWS_DIFFER, count, shape->width, &streams));
+    if (shape->inner > 0) {
+        TRY(case_add_source(kernel_case, 1, type, CASE_ROWS_DIFFER, shape->inner, count, shape->width,
+                            &streams.tensor));
+        TRY(case_add_picks(kernel_case, 3, 0, shape->inner, &args->rows));
+    } else {
+        TRY(case_add_rows(kernel_case, 1, type, CASE_ROWS_DIFFER, count, shape->width, &streams));
+    }
     TRY(add_mix(kernel_case, count, 1, &weights));
     TRY(case_add_result(kernel_case, type, 0, shape->width, &out_tolerances[kernel_case->numerics],
                         &args->out));
@@ -147,7 +156,9 @@ static enum status build_head(struct kernel_case *kernel_case) {
 static const struct case_shape head_shapes[] = {{.width = 16, .outer = 1},
                                                 {.width = 33, .outer = 2},
                                                 {.width = 256, .outer = 4},
-                                                {.width = 45, .outer = 16}};
+                                                {.width = 45, .outer = 16},
+                                                {.width = 77, .outer = 3, .inner = 1},
+                                                {.width = 256, .outer = 4, .inner = 23}};
 
 static const struct case_shape head_bench_shapes[] = {{.label = "", .width = 2048, .outer = 4}};
 

@@ -76,20 +76,32 @@ struct model_family {
     enum status (*forward_layers)(const struct model *model, const struct step *step,
                                   struct boundary *boundary, int first, int end);
 
-    /* logits: F32 (rows, vocabulary) of the last boundary's rows. Reads no state. */
+    /*
+     * logits: F32 (count, vocabulary) of the last boundary's rows `rows`, read in place. rows: device I32
+     * [count]; NULL: row i. Reads no state.
+     */
     enum status (*forward_head)(const struct model *model, const struct step *step,
-                                const struct boundary *boundary, struct tensor *logits);
+                                const struct boundary *boundary, const int32_t *rows, struct tensor *logits);
 
     /*
-     * One pass of the draft layer over rows i: boundary `in` of position i with the token at i + 1 (the
-     * step's token ids). Writes the draft layer's state and `out`, which may serve as `in` of the next pass.
+     * One pass of the draft layer over the step's rows: the boundary row in_rows[i] of `in`, at row i's
+     * position, with the token at the position after it (the step's token ids). in_rows: device I32. Writes
+     * the draft layer's state and `out`, which may serve as `in` of the next pass and may not be `in`.
+     *
+     * Position 0 is like any other: the token's embedding is not masked (spec deepseek-v4 6.1, as the
+     * official code and the golden logits have it; parallelism M-6 tells of another engine).
      */
     enum status (*forward_draft)(const struct model *model, const struct step *step,
-                                 const struct boundary *in, struct boundary *out);
+                                 const struct boundary *in, const int32_t *in_rows, struct boundary *out);
 
-    /* As forward_head, for boundaries that forward_draft wrote: logits of the token at i + 2. */
+    /* The state rows alone, with the bits that forward_draft gives them (spec parallelism M-12). */
+    enum status (*forward_draft_state)(const struct model *model, const struct step *step,
+                                       const struct boundary *in, const int32_t *in_rows);
+
+    /* As forward_head, for boundaries that forward_draft wrote: logits of the token two positions on. */
     enum status (*forward_draft_head)(const struct model *model, const struct step *step,
-                                      const struct boundary *boundary, struct tensor *logits);
+                                      const struct boundary *boundary, const int32_t *rows,
+                                      struct tensor *logits);
 
     /*
      * What a row at `position` costs beyond the products with weights, for floors and planning: returns

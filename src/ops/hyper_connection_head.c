@@ -4,7 +4,7 @@
 enum status op_hyper_connection_head(struct op_queue *queue, const struct hyper_connection_head_args *args) {
     const struct tensor *streams = &args->streams;
     TENSOR_EXPECT(streams, "hyper_connection_head: streams", DTYPES_ACTIVATION, -1, -1, -1);
-    int64_t rows = streams->shape[0];
+    int64_t rows = args->rows == NULL ? streams->shape[0] : -1;
     int64_t count = streams->shape[1];
     CHECK(count >= 1 && count <= HYPER_CONNECTION_STREAMS_MAX, STATUS_BAD_SHAPE,
           "hyper_connection_head: %lld streams, at most %d", (long long)count, HYPER_CONNECTION_STREAMS_MAX);

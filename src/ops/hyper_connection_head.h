@@ -3,7 +3,8 @@
  * hyper_connection_pre, no mixing matrix.
  *
  * streams: (rows, count, width), out: (rows, width), activation type. mix: PLAIN F32 (count, count * width),
- * base: F32 (1, count), scale: F32 (1, 1). Tolerance: NMSE.
+ * base: F32 (1, count), scale: F32 (1, 1). rows: device I32 [out's rows], each below streams' rows: row i of
+ * out is of row rows[i] of streams, and the numbers of rows may differ. NULL: row i. Tolerance: NMSE.
  */
 #ifndef SLUICE_OPS_HYPER_CONNECTION_HEAD_H
 #define SLUICE_OPS_HYPER_CONNECTION_HEAD_H
@@ -16,6 +17,7 @@
 struct hyper_connection_head_args {
     struct tensor out;
     struct tensor streams;
+    const int32_t *rows;
     const struct weight *mix;
     const struct weight *base;
     const struct weight *scale;

@@ -27,8 +27,7 @@
     X(MOE_EXPERTS, moe_experts)                     \
     X(MOE_COMBINE, moe_combine)                     \
     X(SWIGLU, swiglu)                               \
-    X(ADD_BROADCAST, add_broadcast)                 \
-    X(GATHER_ROWS, gather_rows)
+    X(ADD_BROADCAST, add_broadcast)
 
 enum op_id {
 #define X(CONSTANT, name) OP_##CONSTANT,

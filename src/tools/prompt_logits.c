@@ -26,9 +26,9 @@ static enum status take_row(struct logits_file *file, bool is_draft, const float
     return STATUS_OK;
 }
 
-static enum sluice_status take(void *context, int64_t position, bool is_draft, const float *logits) {
+static enum status take(void *context, int64_t position, bool is_draft, const float *logits) {
     (void)position;
-    return (enum sluice_status)take_row(context, is_draft, logits);
+    return take_row(context, is_draft, logits);
 }
 
 /* Moves the draft rows behind the main ones; `row` holds one of them. */
@@ -50,14 +50,14 @@ static struct safetensors_entry describe(const char *name, size_t rows, int64_t 
     return entry;
 }
 
-enum status prompt_logits_write(struct sluice_session *session, const int32_t *tokens, size_t count,
-                                int64_t vocabulary_size, bool wants_draft, const char *path,
-                                const struct sluice_progress *progress) {
+static enum status write_file(struct engine_core *core, const int32_t *tokens, size_t count, bool wants_draft,
+                              const char *path, const struct token_progress *progress) {
     enum status status = STATUS_OK;
+    int64_t vocabulary_size = core->model->vocabulary_size;
     struct logits_file file = {.row_bytes = (size_t)vocabulary_size * sizeof(float)};
     struct safetensors_entry entries[2] = {describe("logits", count, vocabulary_size),
                                            describe("mtp_logits", count - 1, vocabulary_size)};
-    struct sluice_logits_sink sink = {.take = take, .context = &file, .wants_draft = wants_draft};
+    struct logits_sink sink = {.take = take, .context = &file, .wants_draft = wants_draft};
     void *row = malloc(file.row_bytes);
     CHECK_MEMORY(row);
     TRY_GOTO(safetensors_writer_open(path, entries, wants_draft ? 2 : 1, &file.writer));
@@ -65,7 +65,7 @@ enum status prompt_logits_write(struct sluice_session *session, const int32_t *t
         file.draft_rows = tmpfile();
         CHECK_GOTO(file.draft_rows != NULL, STATUS_IO, "no temporary file can be made: %s", strerror(errno));
     }
-    TRY_GOTO((enum status)sluice_session_append_traced(session, tokens, count, &sink, progress));
+    TRY_GOTO(trace_logits(core, tokens, count, &sink, progress));
     if (wants_draft) {
         TRY_GOTO(append_draft_rows(&file, count - 1, row));
     }
@@ -77,4 +77,22 @@ fail:
     }
     free(row);
     return status;
+}
+
+/* Draft rows of one pass: the core's sequences, of which only one is used. */
+enum { DRAFT_ROWS_AT_ONCE = 16 };
+
+enum status prompt_logits_write(const struct sluice_engine_options *options, const int32_t *tokens,
+                                size_t count, bool wants_draft, const char *path,
+                                const struct token_progress *progress) {
+    struct sluice_engine_options alone = *options;
+    struct engine_core *core;
+    alone.has_prefix_cache = false;
+    alone.draft.limit = wants_draft ? 1 : 0;
+    alone.sequence_limit =
+        wants_draft && alone.step_token_limit >= DRAFT_ROWS_AT_ONCE ? DRAFT_ROWS_AT_ONCE : 1;
+    TRY(engine_core_open(&alone, &core));
+    enum status status = write_file(core, tokens, count, wants_draft, path, progress);
+    engine_core_close(&core);
+    return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }

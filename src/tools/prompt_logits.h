@@ -6,14 +6,14 @@
 #define SLUICE_TOOLS_PROMPT_LOGITS_H
 
 #include "base/status.h"
-#include "sluice/session.h"
+#include "tools/trace_logits.h"
 
 /*
- * Appends the tokens to an empty session and writes the file. Rows go to disk as they come: memory does not
- * grow with the prompt.
+ * Opens the model by itself and writes the file. Rows go to disk as they come: memory does not grow with the
+ * prompt.
  */
-enum status prompt_logits_write(struct sluice_session *session, const int32_t *tokens, size_t count,
-                                int64_t vocabulary_size, bool wants_draft, const char *path,
-                                const struct sluice_progress *progress);
+enum status prompt_logits_write(const struct sluice_engine_options *options, const int32_t *tokens,
+                                size_t count, bool wants_draft, const char *path,
+                                const struct token_progress *progress);
 
 #endif

@@ -127,20 +127,20 @@ static void test_full_disk_is_a_failure(void **state) {
 
 static void test_kernelcheck(void **state) {
     (void)state;
-    struct outcome *outcome = run("kernelcheck rope gather_rows --quick --cpu-features reference");
+    struct outcome *outcome = run("kernelcheck rope swiglu --quick --cpu-features reference");
     assert_int_equal(outcome->exit_code, 0);
     assert_string_equal(outcome->errors, "");
     assert_non_null(strstr(outcome->output, "\nrope_reference "));
-    assert_non_null(strstr(outcome->output, "\ngather_rows_reference "));
+    assert_non_null(strstr(outcome->output, "\nswiglu_reference "));
     assert_non_null(strstr(outcome->output, " 2 passed, 0 failed, 0 without a case, "));
     assert_null(strstr(outcome->output, "rms_norm"));
-    outcome = run("kernelcheck gather_rows --quick --cpu-features reference --json");
+    outcome = run("kernelcheck swiglu --quick --cpu-features reference --json");
     assert_int_equal(outcome->exit_code, 0);
     assert_non_null(strstr(outcome->output, "{\"features\":\"reference\",\"seed\":0,\"failed\":0,"));
-    outcome = run("kernelcheck gather_rows --cpu-features reference --bench");
+    outcome = run("kernelcheck swiglu --cpu-features reference --bench");
     assert_int_equal(outcome->exit_code, 0);
     assert_non_null(strstr(outcome->output, "limits: "));
-    assert_non_null(strstr(outcome->output, "\ngather_rows_reference "));
+    assert_non_null(strstr(outcome->output, "\nswiglu_reference "));
     assert_fails("kernelcheck ropes", 2,
                  "sluice kernelcheck: there is no operation \"ropes\"; did you mean rope\n");
 }

@@ -79,6 +79,21 @@ equal "context end" "3 length" "$(run --prompt 'Once upon a time' --max-model-le
 equal "no new tokens" "0 length" "$(run --prompt 'Once' --max-tokens 0 --json |
     jq -r '[(.token_ids | length), .finish_reason] | join(" ")')"
 
+# Drafts change the speed, never the text.
+for drafts in 1 2 3; do
+    for temperature in 0 0.8; do
+        for flag in --mtp-adaptive --no-mtp-adaptive; do
+            run --chat --prompt 'Tell me a story about a fox.' --temperature "$temperature" --max-tokens 60 --seed 3 \
+                --json "$flag" --speculative-config "{\"method\":\"mtp\",\"num_speculative_tokens\":$drafts}" \
+                >"$work/drafted.json"
+            equal "$drafts drafts at temperature $temperature" \
+                "$(run --chat --prompt 'Tell me a story about a fox.' --temperature "$temperature" --max-tokens 60 \
+                    --seed 3 --json | jq -c .token_ids)" "$(jq -c .token_ids "$work/drafted.json")"
+        done
+        equal "drafts are accepted" true "$(jq '.drafts.accepted > 20' "$work/drafted.json")"
+    done
+done
+
 # The same seed gives the same text, whatever chunks and threads; another seed another text.
 sampled() { run --chat --no-thinking --prompt 'Tell me a story about a fox.' --temperature 1.5 --max-tokens 40 "$@"; }
 equal "seed" "$(sampled --seed 7)" "$(sampled --seed 7 --chunk-tokens 3 --threads 1)"
@@ -114,8 +129,13 @@ refuse "no number" 1 "is not a token id" --model "$model" --token-ids 1,x
 refuse "no model" 1 "/nope/config.json" --model /nope --prompt x
 refuse "prompt too long" 1 "raise --max-model-len" --model "$model" --prompt 'Once upon a time' --max-model-len 4
 refuse "context too long" 1 "max_position_embeddings" --model "$model" --prompt x --max-model-len 100000
-refuse "drafting" 1 "does not draft" --model "$model" --prompt x \
-    --speculative-config '{"method":"mtp","num_speculative_tokens":2}'
+refuse "unknown drafter" 1 "the only method" --model "$model" --prompt x \
+    --speculative-config '{"method":"eagle","num_speculative_tokens":2}'
+refuse "too many drafts" 2 "from 0 to 16" --model "$model" --prompt x \
+    --speculative-config '{"method":"mtp","num_speculative_tokens":17}'
+refuse "bad schedule" 2 "REQUESTS=DRAFTS" --model "$model" --prompt x --mtp-schedule 8=2,4=1
+refuse "no size" 2 "such as 6GB" --model "$model" --prompt x --memory-limit lots
+refuse "too little memory" 1 "raise --memory-limit" --model "$model" --prompt x --memory-limit 1MB
 printf '[{"role": "wizard"}]' >"$work/wizard.json"
 refuse "unknown role" 1 "wizard" --model "$model" --messages "$work/wizard.json"
 refuse "bias" 2 "ID=BIAS" --model "$model" --prompt x --logit-bias 5

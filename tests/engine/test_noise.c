@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "engine/noise.h"
+#include "engine/sampling_fixture.h"
 
 static void philox_gives_the_known_answers(void **state) {
     (void)state;
@@ -42,7 +43,9 @@ static void every_part_of_a_place_counts(void **state) {
         {1 + (1ULL << 32), 0, 0, NOISE_PURPOSE_TOKEN},
         {1, 1, 0, NOISE_PURPOSE_TOKEN},
         {1, 0, 1, NOISE_PURPOSE_TOKEN},
-        {1, 0, 0, (enum noise_purpose)(NOISE_PURPOSE_TOKEN + 1)},
+        {1, 0, 0, NOISE_PURPOSE_DRAFT},
+        {1, 0, 0, NOISE_PURPOSE_ACCEPT},
+        {1, 0, 0, NOISE_PURPOSE_CORRECTION},
     };
     enum { COUNT = sizeof places / sizeof places[0], BLOCKS = 2 };
     uint32_t words[COUNT * BLOCKS][NOISE_BLOCK_TOKENS];
@@ -55,6 +58,36 @@ static void every_part_of_a_place_counts(void **state) {
             assert_memory_not_equal(words[i], words[j], sizeof words[i]);
         }
     }
+}
+
+/* The purposes are part of texts that users have: their values stay. */
+static void purposes_keep_their_values(void **state) {
+    (void)state;
+    assert_int_equal(NOISE_PURPOSE_TOKEN, 1);
+    assert_int_equal(NOISE_PURPOSE_DRAFT, 2);
+    assert_int_equal(NOISE_PURPOSE_ACCEPT, 3);
+    assert_int_equal(NOISE_PURPOSE_CORRECTION, 4);
+}
+
+/* Of sixteen parts of the interval each gets its share; the number begins with the place's first word. */
+static void uniform_numbers_are_uniform(void **state) {
+    (void)state;
+    enum { PARTS = 16, DRAWS = 20000 };
+    double shares[PARTS];
+    unsigned counts[PARTS] = {0};
+    for (int i = 0; i < PARTS; i++) {
+        shares[i] = 1.0 / PARTS;
+    }
+    for (uint32_t position = 0; position < DRAWS; position++) {
+        const struct noise_place place = {3, 1, position, NOISE_PURPOSE_ACCEPT};
+        uint32_t words[NOISE_BLOCK_TOKENS];
+        double uniform = noise_uniform(&place);
+        noise_block(&place, 0, words);
+        assert_true(uniform > 0.0 && uniform < 1.0);
+        assert_true(fabs(uniform - (double)words[0] * 0x1p-32) < 0x1p-25);
+        counts[(int)(uniform * PARTS)]++;
+    }
+    assert_draws_follow(shares, counts, PARTS, DRAWS);
 }
 
 static void gumbel_numbers_are_bounded(void **state) {
@@ -97,10 +130,9 @@ static void gumbel_numbers_have_their_moments(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(philox_gives_the_known_answers),
-        cmocka_unit_test(every_part_of_a_place_counts),
-        cmocka_unit_test(gumbel_numbers_are_bounded),
-        cmocka_unit_test(gumbel_numbers_have_their_moments),
+        cmocka_unit_test(philox_gives_the_known_answers), cmocka_unit_test(every_part_of_a_place_counts),
+        cmocka_unit_test(purposes_keep_their_values),     cmocka_unit_test(uniform_numbers_are_uniform),
+        cmocka_unit_test(gumbel_numbers_are_bounded),     cmocka_unit_test(gumbel_numbers_have_their_moments),
     };
     return cmocka_run_group_tests_name("noise", tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* What the sampler does exactly: greedy, penalties by hand, filters against sorting, errors, logprobs. */
+/* What the sampler does exactly: greedy, penalties by hand, masks, filters against sorting, errors, logprobs.
+ */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,11 +13,7 @@
 
 #include "engine/candidate_cut.h"
 #include "engine/sampler.h"
-
-static uint32_t random_next(uint32_t *random) {
-    *random = *random * 1664525u + 1013904223u;
-    return *random >> 8;
-}
+#include "engine/sampling_fixture.h"
 
 static struct sluice_sampling greedy(void) {
     struct sluice_sampling sampling = sluice_sampling_default();
@@ -25,15 +22,22 @@ static struct sluice_sampling greedy(void) {
 }
 
 /* Chooses with a workspace of its own; choice 0. */
-static enum status choose(const struct sluice_sampling *sampling, const struct token_counts *counts,
-                          const float *logits, size_t vocabulary_size, uint32_t position, int32_t *token) {
+static enum status choose_masked(const struct sluice_sampling *sampling, const struct token_counts *counts,
+                                 const token_mask_word *mask, const float *logits, size_t vocabulary_size,
+                                 uint32_t position, int32_t *token) {
     struct sampler_workspace *workspace = NULL;
     assert_int_equal(sampler_workspace_create(vocabulary_size, &workspace), STATUS_OK);
-    enum status status =
-        sampler_choose_token(workspace, sampling, counts, logits, 0, position, NOISE_PURPOSE_TOKEN, token);
+    assert_int_equal(sampler_vocabulary_size(workspace), vocabulary_size);
+    enum status status = sampler_choose_token(workspace, sampling, counts, mask, logits, 0, position,
+                                              NOISE_PURPOSE_TOKEN, token);
     sampler_workspace_destroy(&workspace);
     assert_null(workspace);
     return status;
+}
+
+static enum status choose(const struct sluice_sampling *sampling, const struct token_counts *counts,
+                          const float *logits, size_t vocabulary_size, uint32_t position, int32_t *token) {
+    return choose_masked(sampling, counts, NULL, logits, vocabulary_size, position, token);
 }
 
 static int32_t chosen(const struct sluice_sampling *sampling, const struct token_counts *counts,
@@ -156,15 +160,6 @@ static void token_counts_keep_tokens_apart(void **state) {
     token_counts_deinit(&counts);
 }
 
-static int by_logit_then_token(const void *a, const void *b) {
-    const struct candidate *first = a;
-    const struct candidate *second = b;
-    if (first->logit != second->logit) {
-        return first->logit < second->logit ? 1 : -1;
-    }
-    return first->token < second->token ? -1 : first->token > second->token;
-}
-
 static int by_token(const void *a, const void *b) {
     return ((const struct candidate *)a)->token - ((const struct candidate *)b)->token;
 }
@@ -220,80 +215,117 @@ static void cuts_equal_sorting(void **state) {
     }
 }
 
-/* All rules in vLLM's order, each the obvious way; then the argmax of log P + noise over what is left. */
-static int32_t choose_by_sorting(const struct sluice_sampling *sampling, const float *logits, size_t count,
+/* The argmax of log P + noise, the obvious way. */
+static int32_t choose_by_sorting(const struct sluice_sampling *sampling, const struct token_counts *counts,
+                                 const token_mask_word *mask, const float *logits, size_t count,
                                  uint32_t position) {
-    struct candidate *candidates = calloc(count, sizeof *candidates);
-    for (size_t i = 0; i < count; i++) {
-        candidates[i] = (struct candidate){(int32_t)i, logits[i], 0.0};
-    }
-    qsort(candidates, count, sizeof *candidates, by_logit_then_token);
-    double largest = (double)candidates[0].logit;
-    for (size_t i = 0; i < count; i++) {
-        candidates[i].weight = exp(((double)candidates[i].logit - largest) / sampling->temperature);
-    }
-    while (candidates[count - 1].weight < sampling->min_p) {
-        count--;
-    }
-    if (sampling->top_k > 0 && (size_t)sampling->top_k < count) {
-        count = (size_t)sampling->top_k;
-    }
-    double total = 0.0;
-    for (size_t i = 0; i < count; i++) {
-        total += candidates[i].weight;
-    }
-    double before = 0.0;
-    size_t kept_count = 0;
-    while (kept_count < count && (before / total < sampling->top_p || sampling->top_p == 1.0)) {
-        before += candidates[kept_count++].weight;
-    }
+    double *probabilities = calloc(count, sizeof *probabilities);
+    assert_non_null(probabilities);
+    probabilities_by_sorting(sampling, counts, mask, logits, count, probabilities);
     int32_t best_token = -1;
     double best_score = -INFINITY;
-    for (size_t i = 0; i < kept_count; i++) {
-        uint32_t token = (uint32_t)candidates[i].token;
+    for (uint32_t token = 0; token < count; token++) {
         uint32_t words[NOISE_BLOCK_TOKENS];
         const struct noise_place place = {sampling->seed, 0, position, NOISE_PURPOSE_TOKEN};
         noise_block(&place, token / NOISE_BLOCK_TOKENS, words);
-        double score = log(candidates[i].weight / before) + noise_gumbel(words[token % NOISE_BLOCK_TOKENS]);
+        double score = log(probabilities[token]) + noise_gumbel(words[token % NOISE_BLOCK_TOKENS]);
         if (score > best_score) {
             best_score = score;
             best_token = (int32_t)token;
         }
     }
-    free(candidates);
+    free(probabilities);
     return best_token;
+}
+
+enum { VOCABULARY_MAX = 700 };
+
+/* Every third row in coarse steps: many ties. Every other round has a mask. */
+static int32_t check_choice(uint32_t *random, uint32_t round) {
+    float logits[VOCABULARY_MAX];
+    token_mask_word mask_words[VOCABULARY_MAX / 32 + 1];
+    struct token_counts counts;
+    size_t vocabulary_size = 1 + random_next(random) % VOCABULARY_MAX;
+    const token_mask_word *mask = round % 2 == 0 ? mask_words : NULL;
+    random_logits(random, round % 3 == 0, logits, vocabulary_size);
+    random_mask(random, mask_words, vocabulary_size);
+    struct sluice_sampling sampling = random_sampling(random);
+    const struct sluice_logit_bias bias = {(int32_t)(random_next(random) % vocabulary_size), 1.5f};
+    sampling.logit_bias = &bias;
+    sampling.logit_bias_count = round % 5 == 0 ? 1 : 0;
+    assert_int_equal(token_counts_init(&counts, vocabulary_size), STATUS_OK);
+    for (size_t i = 0; i < vocabulary_size / 4; i++) {
+        int32_t token = (int32_t)(random_next(random) % vocabulary_size);
+        assert_int_equal(token_counts_add_prompt(&counts, &token, 1), STATUS_OK);
+        token = (int32_t)(random_next(random) % vocabulary_size);
+        assert_int_equal(token_counts_add_output(&counts, token), STATUS_OK);
+    }
+    int32_t token = -1;
+    assert_int_equal(choose_masked(&sampling, &counts, mask, logits, vocabulary_size, round, &token),
+                     STATUS_OK);
+    assert_int_equal(token, choose_by_sorting(&sampling, &counts, mask, logits, vocabulary_size, round));
+    token_counts_deinit(&counts);
+    return token;
 }
 
 static void choices_equal_sorting(void **state) {
     (void)state;
-    enum { VOCABULARY_MAX = 700 };
-    static const int32_t top_ks[] = {0, -1, 1, 2, 7, 40, 100000};
-    static const double top_ps[] = {1.0, 0.95, 0.7, 0.3, 0.01};
-    static const double min_ps[] = {0.0, 0.02, 0.3};
-    static const double temperatures[] = {1.0, 0.3, 2.5, 1e-4};
     uint32_t random = 7;
     unsigned distinct = 0;
     int32_t previous = -1;
     for (uint32_t round = 0; round < 3000; round++) {
-        float logits[VOCABULARY_MAX];
-        size_t vocabulary_size = 1 + random_next(&random) % VOCABULARY_MAX;
-        /* Every third row in coarse steps: many ties. */
-        unsigned steps = round % 3 == 0 ? 12 : 1u << 20;
-        for (size_t i = 0; i < vocabulary_size; i++) {
-            logits[i] = (float)(random_next(&random) % steps) * 12.0f / (float)steps - 6.0f;
-        }
-        struct sluice_sampling sampling = sluice_sampling_default();
-        sampling.top_k = top_ks[random_next(&random) % 7];
-        sampling.top_p = top_ps[random_next(&random) % 5];
-        sampling.min_p = min_ps[random_next(&random) % 3];
-        sampling.temperature = temperatures[random_next(&random) % 4];
-        sampling.seed = random_next(&random);
-        int32_t token = chosen(&sampling, NULL, logits, vocabulary_size, round);
-        assert_int_equal(token, choose_by_sorting(&sampling, logits, vocabulary_size, round));
+        int32_t token = check_choice(&random, round);
         distinct += token != previous;
         previous = token;
     }
     assert_true(distinct > 1000);
+}
+
+/* 40 tokens, of which the mask's second word allows one or two. */
+static void masked_tokens_are_never_chosen(void **state) {
+    (void)state;
+    enum { VOCABULARY = 40 };
+    float logits[VOCABULARY] = {[3] = 9.0f, [33] = 1.0f, [36] = 1.0f, [38] = 8.0f};
+    const token_mask_word two[] = {0, 1u << 1 | 1u << 4 | 1u << 20};
+    const token_mask_word one[] = {0, 1u << 4};
+    const struct sluice_sampling lowest = greedy();
+    struct sluice_sampling top_k = sluice_sampling_default();
+    top_k.top_k = 2;
+    struct sluice_sampling min_p = sluice_sampling_default();
+    min_p.min_p = 1.0;
+    unsigned drawn_33 = 0;
+    for (uint32_t position = 0; position < 200; position++) {
+        int32_t token = -1;
+        assert_int_equal(choose_masked(&lowest, NULL, two, logits, VOCABULARY, position, &token), STATUS_OK);
+        assert_int_equal(token, 33);
+        assert_int_equal(choose_masked(&min_p, NULL, two, logits, VOCABULARY, position, &token), STATUS_OK);
+        assert_true(token == 33 || token == 36);
+        assert_int_equal(choose_masked(&top_k, NULL, two, logits, VOCABULARY, position, &token), STATUS_OK);
+        assert_true(token == 33 || token == 36);
+        drawn_33 += token == 33;
+        assert_int_equal(choose_masked(&top_k, NULL, one, logits, VOCABULARY, position, &token), STATUS_OK);
+        assert_int_equal(token, 36);
+    }
+    assert_in_range(drawn_33, 60, 140);
+}
+
+/* Bits beyond the vocabulary allow nothing. */
+static void a_mask_without_tokens_is_an_error(void **state) {
+    (void)state;
+    const float logits[40] = {1.0f};
+    const token_mask_word none[] = {0, ~0u << 8};
+    const struct sluice_sampling samplings[] = {greedy(), sluice_sampling_default()};
+    for (size_t i = 0; i < 2; i++) {
+        int32_t token;
+        assert_int_equal(choose_masked(&samplings[i], NULL, none, logits, 40, 77, &token),
+                         STATUS_UNSUPPORTED);
+        assert_non_null(strstr(error_last()->message, "none of the 40 tokens at position 77"));
+    }
+    /* A damaged row is one even where the mask forbids its tokens. */
+    int32_t token;
+    assert_int_equal(
+        choose_masked(&samplings[0], NULL, (token_mask_word[]){1}, (float[]){1, NAN}, 2, 0, &token),
+        STATUS_NOT_FINITE);
 }
 
 /* B22: a row longer than the vocabulary, whose rest is larger or no number, never wins. */
@@ -449,6 +481,8 @@ int main(void) {
         cmocka_unit_test(token_counts_keep_tokens_apart),
         cmocka_unit_test(cuts_equal_sorting),
         cmocka_unit_test(choices_equal_sorting),
+        cmocka_unit_test(masked_tokens_are_never_chosen),
+        cmocka_unit_test(a_mask_without_tokens_is_an_error),
         cmocka_unit_test(padding_is_never_chosen),
         cmocka_unit_test(logits_that_are_not_finite_are_errors),
         cmocka_unit_test(options_out_of_range_are_named),

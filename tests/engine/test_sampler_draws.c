@@ -1,8 +1,4 @@
-/*
- * What the sampler's draws are as a whole: their distribution, and that they depend on their place only.
- *
- * Limits are the chi-square distribution's for p = 0.001; seeds are fixed, so a passing test stays passing.
- */
+/* What the sampler's draws are as a whole: their distribution, and that they depend on their place only. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,27 +9,14 @@
 #include <cmocka.h>
 
 #include "engine/sampler.h"
+#include "engine/sampling_fixture.h"
 
 enum { DRAWS = 20000 };
-
-static const double LIMIT_3_DEGREES = 16.266;
-static const double LIMIT_15_DEGREES = 37.697;
-static const double LIMIT_49_DEGREES = 85.351;
-
-static double chi_square(const double *probabilities, const unsigned *counts, size_t count, unsigned draws) {
-    double sum = 0.0;
-    for (size_t i = 0; i < count; i++) {
-        double expected = probabilities[i] * (double)draws;
-        double difference = (double)counts[i] - expected;
-        sum += difference * difference / expected;
-    }
-    return sum;
-}
 
 static int32_t draw(struct sampler_workspace *workspace, const struct sluice_sampling *sampling,
                     const float *logits, uint32_t choice_index, uint32_t position) {
     int32_t token = -1;
-    assert_int_equal(sampler_choose_token(workspace, sampling, NULL, logits, choice_index, position,
+    assert_int_equal(sampler_choose_token(workspace, sampling, NULL, NULL, logits, choice_index, position,
                                           NOISE_PURPOSE_TOKEN, &token),
                      STATUS_OK);
     return token;
@@ -70,9 +53,9 @@ static void draws_follow_the_softmax(void **state) {
         by_position[draw(workspace, &sampling, logits, 0, i)]++;
     }
     sampler_workspace_destroy(&workspace);
-    assert_true(chi_square(probabilities, by_seed, 4, DRAWS) < LIMIT_3_DEGREES);
-    assert_true(chi_square(probabilities, by_choice, 4, DRAWS) < LIMIT_3_DEGREES);
-    assert_true(chi_square(probabilities, by_position, 4, DRAWS) < LIMIT_3_DEGREES);
+    assert_draws_follow(probabilities, by_seed, 4, DRAWS);
+    assert_draws_follow(probabilities, by_choice, 4, DRAWS);
+    assert_draws_follow(probabilities, by_position, 4, DRAWS);
 }
 
 static void neighbouring_positions_are_independent(void **state) {
@@ -94,7 +77,7 @@ static void neighbouring_positions_are_independent(void **state) {
         pairs[first * 4 + second]++;
     }
     sampler_workspace_destroy(&workspace);
-    assert_true(chi_square(pair_probabilities, pairs, 16, DRAWS) < LIMIT_15_DEGREES);
+    assert_draws_follow(pair_probabilities, pairs, 16, DRAWS);
 }
 
 /* Fifty tokens in a vocabulary of 129280, scattered over it, in front of a background of tiny probability. */
@@ -127,7 +110,7 @@ static void draws_follow_the_softmax_in_a_large_vocabulary(void **state) {
     }
     sampler_workspace_destroy(&workspace);
     free(logits);
-    assert_true(chi_square(probabilities, counts, LIKELY, LARGE_DRAWS) < LIMIT_49_DEGREES);
+    assert_draws_follow(probabilities, counts, LIKELY, LARGE_DRAWS);
 }
 
 enum { TEXT = 200 };

@@ -87,7 +87,10 @@ static void run_step(struct fixture *fixture, struct sluice_engine *engine, cons
             rows[row_count] = row_count;
         }
     }
-    struct step_plan plan = {segments, segment_count, rows, row_count};
+    struct step_plan plan = {.segments = segments,
+                             .segment_count = segment_count,
+                             .logit_rows = rows,
+                             .logit_row_count = row_count};
     EXPECT_OK(executor_run(engine->executor, &plan, fixture->logits[0]));
     row_count = 0;
     for (int i = 0; i < SEQUENCES; i++) {

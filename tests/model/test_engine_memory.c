@@ -3,7 +3,7 @@
  * back.
  *
  * The program is linked with its own malloc, calloc, realloc and aligned allocation in front of the C
- * library's; they count.
+ * library's; they count. Functions in front of the engine's own record what it launches and copies.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "engine/batch_upload.h"
 #include "support/checkpoint_edit.h"
 #include "support/model_fixture.h"
 #include "weights/fixture.h"
@@ -67,6 +68,59 @@ int __wrap_posix_memalign(void **out, size_t alignment, size_t bytes) {
 void __wrap_free(void *block) {
     live_blocks -= block != NULL;
     __real_free(block);
+}
+
+/* What was done to a stream while the record was open. */
+enum { COPY_TO_DEVICE = OP_COUNT, COPY_TO_HOST, COPY_WITHIN, DEEDS_MAX = 4096 };
+
+struct deed {
+    int what;                     /* an operation or a kind of copy */
+    const struct op_entry *entry; /* of an operation: the kernel */
+    size_t bytes;                 /* of the copy; of the step arena before the operation */
+};
+
+struct record {
+    int count;
+    struct deed deeds[DEEDS_MAX];
+};
+
+/* The open one, NULL if there is none. */
+static struct record *record;
+
+static void note(struct deed deed) {
+    if (record != NULL) {
+        assert_true(record->count < DEEDS_MAX);
+        record->deeds[record->count++] = deed;
+    }
+}
+
+enum status __real_op_queue_submit(struct op_queue *queue, enum op_id op, const void *args);
+enum status __real_stream_copy_to_device(struct stream *stream, void *to, const void *from, size_t bytes);
+enum status __real_stream_copy_to_host(struct stream *stream, void *to, const void *from, size_t bytes);
+enum status __real_stream_copy_within(struct stream *stream, void *to, const void *from, size_t bytes);
+enum status __wrap_op_queue_submit(struct op_queue *queue, enum op_id op, const void *args);
+enum status __wrap_stream_copy_to_device(struct stream *stream, void *to, const void *from, size_t bytes);
+enum status __wrap_stream_copy_to_host(struct stream *stream, void *to, const void *from, size_t bytes);
+enum status __wrap_stream_copy_within(struct stream *stream, void *to, const void *from, size_t bytes);
+
+enum status __wrap_op_queue_submit(struct op_queue *queue, enum op_id op, const void *args) {
+    note((struct deed){(int)op, op_table_choose(queue->table, op, args), queue->arena->used});
+    return __real_op_queue_submit(queue, op, args);
+}
+
+enum status __wrap_stream_copy_to_device(struct stream *stream, void *to, const void *from, size_t bytes) {
+    note((struct deed){COPY_TO_DEVICE, NULL, bytes});
+    return __real_stream_copy_to_device(stream, to, from, bytes);
+}
+
+enum status __wrap_stream_copy_to_host(struct stream *stream, void *to, const void *from, size_t bytes) {
+    note((struct deed){COPY_TO_HOST, NULL, bytes});
+    return __real_stream_copy_to_host(stream, to, from, bytes);
+}
+
+enum status __wrap_stream_copy_within(struct stream *stream, void *to, const void *from, size_t bytes) {
+    note((struct deed){COPY_WITHIN, NULL, bytes});
+    return __real_stream_copy_within(stream, to, from, bytes);
 }
 
 struct fixture {
@@ -134,6 +188,133 @@ static void test_drafting_off_costs_nothing(void **state) {
         sluice_engine_close(&off);
         sluice_engine_close(&on);
         sluice_engine_close(&draftless);
+    }
+}
+
+/* A chunk, then decoding; the arena's bytes count from the first launch, whatever lies before. */
+static void record_steps(struct sluice_engine *engine, struct record *out) {
+    float logits[2 * TINY_VOCABULARY];
+    int32_t tokens[37];
+    size_t base = 0;
+    model_spec_tokens(tokens, 37);
+    *out = (struct record){0};
+    record = out;
+    model_run(engine, 0, 0, tokens, 35, NULL);
+    model_run(engine, 0, 35, tokens + 35, 2, logits);
+    model_run(engine, 0, 37, tokens, 1, logits);
+    record = NULL;
+    for (int i = 0; i < out->count; i++) {
+        if (out->deeds[i].what < OP_COUNT) {
+            base = base == 0 ? out->deeds[i].bytes : base;
+            out->deeds[i].bytes -= base;
+        }
+    }
+}
+
+static void expect_same_record(const struct record *actual, const struct record *expected) {
+    assert_true(expected->count > 100);
+    assert_int_equal(actual->count, expected->count);
+    for (int i = 0; i < actual->count; i++) {
+        assert_int_equal(actual->deeds[i].what, expected->deeds[i].what);
+        assert_ptr_equal(actual->deeds[i].entry, expected->deeds[i].entry);
+        assert_int_equal(actual->deeds[i].bytes, expected->deeds[i].bytes);
+    }
+}
+
+/*
+ * A step is the same list of kernels and copies, of the same sizes, in an engine whose model has no MTP
+ * layer, in one with drafting off, and in one that could draft but does not (COLD).
+ */
+static void test_steps_without_drafts_do_nothing_more(void **state) {
+    const struct fixture *fixture = *state;
+    struct record *records = calloc(3, sizeof *records);
+    assert_non_null(records);
+    for (int numerics = 0; numerics < NUMERICS_COUNT; numerics++) {
+        for (int i = 0; i < 3; i++) {
+            struct sluice_engine_options options =
+                model_options(i == 0 ? fixture->draftless : fixture->directory);
+            options.numerics = (enum sluice_numerics)numerics;
+            options.draft_limit = i == 2 ? 3 : 0;
+            struct sluice_engine *engine = model_open(&options);
+            record_steps(engine, &records[i]);
+            sluice_engine_close(&engine);
+        }
+        expect_same_record(&records[1], &records[0]);
+        expect_same_record(&records[2], &records[0]);
+    }
+    free(records);
+}
+
+/* Hidden states are never copied: a step and its draft passes move batch, indices and logits, no more. */
+static void test_drafts_copy_no_streams(void **state) {
+    const struct fixture *fixture = *state;
+    struct sluice_engine_options options = model_options(fixture->directory);
+    static const int32_t rows[2] = {1, 0};
+    float logits[TINY_VOCABULARY];
+    int32_t tokens[8];
+    struct record *done = calloc(1, sizeof *done);
+    assert_non_null(done);
+    model_spec_tokens(tokens, 8);
+    options.draft_limit = 2;
+    struct sluice_engine *engine = model_open(&options);
+    record = done;
+    model_run(engine, 0, 0, tokens, 3, NULL);
+    struct step_segment segment = {0, 0, 2, tokens + 1};
+    struct draft_plan plan = {.segments = &segment, .segment_count = 1, .source_rows = rows};
+    plan.writes_state_only = true;
+    EXPECT_OK(executor_run_draft(engine->executor, &plan, NULL));
+    segment = (struct step_segment){0, 2, 1, tokens + 3};
+    plan.writes_state_only = false;
+    EXPECT_OK(executor_run_draft(engine->executor, &plan, logits));
+    plan.source = DRAFT_SOURCE_DRAFT;
+    plan.source_rows = rows + 1;
+    EXPECT_OK(executor_run_draft(engine->executor, &plan, logits));
+    record = NULL;
+    size_t copied[3] = {0};
+    for (int i = 0; i < done->count; i++) {
+        if (done->deeds[i].what >= OP_COUNT) {
+            copied[done->deeds[i].what - OP_COUNT] += done->deeds[i].bytes;
+        }
+    }
+    size_t integers = batch_upload_count(3, 1) + (batch_upload_count(2, 1) + 2) +
+                      2 * (batch_upload_count(1, 1) + 1); /* step, catch-up, two full passes */
+    assert_int_equal(copied[COPY_TO_DEVICE - OP_COUNT], integers * sizeof(int32_t));
+    assert_int_equal(copied[COPY_TO_HOST - OP_COUNT], 2 * sizeof logits);
+    assert_int_equal(copied[COPY_WITHIN - OP_COUNT], 0);
+    sluice_engine_close(&engine);
+    free(done);
+}
+
+static size_t step_bytes(const struct sluice_engine *engine, int32_t row_limit, int32_t saved_rows) {
+    enum { SEGMENTS = 5 };
+    struct executor_options options = model_executor_options(engine, row_limit, SEGMENTS);
+    struct executor *executor;
+    options.logit_row_limit = 1; /* or logits would hide what the layers need */
+    options.saved_row_limit = saved_rows;
+    EXPECT_OK(executor_create(&options, &executor));
+    size_t bytes = executor_step_bytes(executor);
+    executor_destroy(&executor);
+    return bytes;
+}
+
+/* Drafting costs the two boundaries of its steps and the saved rows: no row for each row of a step. */
+static void test_drafting_on_costs_its_own_rows(void **state) {
+    const struct fixture *fixture = *state;
+    for (int numerics = 0; numerics < NUMERICS_COUNT; numerics++) {
+        struct sluice_engine_options options = model_options(fixture->directory);
+        const size_t row_bytes = 4 * 256 * (numerics == NUMERICS_IDEAL ? sizeof(float) : 2);
+        options.numerics = (enum sluice_numerics)numerics;
+        struct sluice_engine *off = model_open(&options);
+        options.draft_limit = 3;
+        struct sluice_engine *on = model_open(&options);
+        for (int32_t rows = 2; rows <= 512; rows *= 4) {
+            size_t draft_rows = rows < 5 ? 2 : 5;
+            assert_int_equal(step_bytes(off, rows, 7), step_bytes(off, rows, 0));
+            assert_int_equal(step_bytes(on, rows, 0), step_bytes(off, rows, 0) + 2 * draft_rows * row_bytes);
+            assert_int_equal(step_bytes(on, rows, 7), step_bytes(on, rows, 0) + 7 * row_bytes);
+        }
+        sluice_engine_close(&off);
+        sluice_engine_close(&on);
     }
 }
 
@@ -240,8 +421,13 @@ static void test_closing_gives_all_back(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_drafting_off_costs_nothing), cmocka_unit_test(test_state_bytes),
-        cmocka_unit_test(test_device_memory_is_planned),   cmocka_unit_test(test_steps_allocate_nothing),
+        cmocka_unit_test(test_drafting_off_costs_nothing),
+        cmocka_unit_test(test_steps_without_drafts_do_nothing_more),
+        cmocka_unit_test(test_drafts_copy_no_streams),
+        cmocka_unit_test(test_drafting_on_costs_its_own_rows),
+        cmocka_unit_test(test_state_bytes),
+        cmocka_unit_test(test_device_memory_is_planned),
+        cmocka_unit_test(test_steps_allocate_nothing),
         cmocka_unit_test(test_closing_gives_all_back),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -42,13 +42,35 @@ struct fixture {
     struct reference references[NUMERICS_COUNT];
 };
 
-/* Runs the MTP layer over the rows of the step before: row i with next_tokens[i]. */
-static void run_draft(struct sluice_engine *engine, int32_t slot, int32_t first_position,
-                      const int32_t *next_tokens, int32_t count, float *logits) {
+/* The MTP layer over `count` rows from row `first_row` of the step before: row i with next_tokens[i]. */
+static void run_draft_rows(struct sluice_engine *engine, int32_t slot, int32_t first_position,
+                           const int32_t *next_tokens, int32_t first_row, int32_t count, float *logits) {
     static const int32_t rows[ROUND_ROWS] = {0, 1, 2, 3};
     struct step_segment segment = {slot, first_position, count, next_tokens};
-    struct step_plan plan = {&segment, 1, rows, count};
+    struct draft_plan plan = {.segments = &segment,
+                              .segment_count = 1,
+                              .source = DRAFT_SOURCE_STEP,
+                              .source_rows = rows + first_row,
+                              .writes_state_only = logits == NULL};
     EXPECT_OK(executor_run_draft(engine->executor, &plan, logits));
+}
+
+/* The same from the step's first row on. */
+static void run_draft(struct sluice_engine *engine, int32_t slot, int32_t first_position,
+                      const int32_t *next_tokens, int32_t count, float *logits) {
+    run_draft_rows(engine, slot, first_position, next_tokens, 0, count, logits);
+}
+
+/* Steps 2..K of a round: the MTP layer over what it gave itself, at `position` and after (M-28). */
+static void run_draft_steps(struct sluice_engine *engine, int32_t position, const int32_t *next_tokens) {
+    static const int32_t row = 0;
+    float logits[TINY_VOCABULARY];
+    for (int32_t i = 0; i < DRAFTS - 1; i++) {
+        struct step_segment segment = {SLOT, position + i, 1, next_tokens + i};
+        struct draft_plan plan = {
+            .segments = &segment, .segment_count = 1, .source = DRAFT_SOURCE_DRAFT, .source_rows = &row};
+        EXPECT_OK(executor_run_draft(engine->executor, &plan, logits));
+    }
 }
 
 static void make_reference(struct fixture *fixture, int numerics) {
@@ -76,7 +98,7 @@ static int set_up(void **state) {
     for (int numerics = 0; numerics < NUMERICS_COUNT; numerics++) {
         struct sluice_engine_options options = model_options(fixture->directory);
         options.numerics = (enum sluice_numerics)numerics;
-        options.session_count = 2;
+        options.session_count = ROUND_ROWS; /* as many rows a draft pass with logits may have */
         options.draft_limit = DRAFTS;
         options.context_tokens = LENGTH;
         options.thread_count = 2;
@@ -104,7 +126,10 @@ struct round {
     int32_t kept;
 };
 
-/* The round's main and draft passes; the draft rows of what is kept are then made again, with true tokens. */
+/*
+ * The round's main and draft passes. The draft rows of what is kept are then made again, with true tokens:
+ * all but the last as state alone, from which further drafts go on.
+ */
 static void run_round(const struct fixture *fixture, struct sluice_engine *engine,
                       const struct round *round) {
     int32_t tokens[ROUND_ROWS + 1];
@@ -114,8 +139,13 @@ static void run_round(const struct fixture *fixture, struct sluice_engine *engin
     model_run(engine, SLOT, round->position, tokens, round->rows, logits[0]);
     run_draft(engine, SLOT, round->position, tokens + 1, round->rows, logits[0]);
     if (round->kept > 0) {
-        run_draft(engine, SLOT, round->position, fixture->tokens + round->position + 1, round->kept,
-                  logits[0]);
+        const int32_t *next_tokens = fixture->tokens + round->position + 1;
+        int32_t last = round->kept - 1;
+        if (last > 0) {
+            run_draft(engine, SLOT, round->position, next_tokens, last, NULL);
+        }
+        run_draft_rows(engine, SLOT, round->position + last, next_tokens + last, last, 1, logits[0]);
+        run_draft_steps(engine, round->position + round->kept, tokens + 1);
     }
 }
 
@@ -143,11 +173,10 @@ static int count_differences(const struct fixture *fixture, struct sluice_engine
 /* Brings the slot to `position` with true tokens, from where it is known to be right. */
 static void advance(const struct fixture *fixture, struct sluice_engine *engine, int32_t *from,
                     int32_t position) {
-    float logits[ROUND_ROWS][TINY_VOCABULARY];
     while (*from < position) {
         int32_t rows = position - *from < ROUND_ROWS ? position - *from : ROUND_ROWS;
         model_run(engine, SLOT, *from, fixture->tokens + *from, rows, NULL);
-        run_draft(engine, SLOT, *from, fixture->tokens + *from + 1, rows, logits[0]);
+        run_draft(engine, SLOT, *from, fixture->tokens + *from + 1, rows, NULL);
         *from += rows;
     }
 }
@@ -240,19 +269,7 @@ static void shorten(const struct sluice_engine *engine, const char *name, struct
     }
     assert_true(changed > 0);
     EXPECT_OK(state_pool_init(&out->engine.states, engine->device, &out->table, NUMERICS_IDEAL, 2, LENGTH));
-    struct executor_options options = {
-        .model = engine->model,
-        .backend = engine->backend,
-        .device = engine->device,
-        .stream = engine->stream,
-        .pool = engine->pool,
-        .states = &out->engine.states,
-        .numerics = NUMERICS_IDEAL,
-        .cpu_features = "auto",
-        .row_limit = ROUND_ROWS,
-        .segment_limit = 1,
-        .logit_row_limit = ROUND_ROWS,
-    };
+    struct executor_options options = model_executor_options(&out->engine, ROUND_ROWS, ROUND_ROWS);
     EXPECT_OK(executor_create(&options, &out->engine.executor));
 }
 

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -305,12 +306,56 @@ static void head_collapses_by_the_gates(void **state) {
     }
 }
 
+/* Rows by index give the bits of the same rows side by side: repeated, permuted, fewer and more. */
+static void head_takes_rows_by_index(void **state) {
+    struct op_fixture *fixture = *state;
+    enum { ROWS = 3, WANTED = 5 };
+    static const int32_t rows[2][WANTED] = {{2, 0, 2, 1, 1}, {1, 0}};
+    static const int counts[2] = {5, 2};
+    float streams[ROWS * FLAT];
+    float mix[STREAMS * FLAT];
+    float base[STREAMS];
+    op_fixture_random_fill(fixture, streams, ROWS * FLAT);
+    op_fixture_random_fill(fixture, mix, STREAMS * FLAT);
+    op_fixture_random_fill(fixture, base, STREAMS);
+    struct weight mix_weight = op_fixture_plain(fixture, DTYPE_F32, STREAMS, FLAT, mix);
+    struct weight base_weight = op_fixture_plain(fixture, DTYPE_F32, 1, STREAMS, base);
+    struct weight scale_weight = op_fixture_plain(fixture, DTYPE_F32, 1, 1, SCALES);
+    for (int n = 0; n < 4; n++) {
+        enum dtype dtype = numerics_activation_dtype((enum numerics)(n % 2));
+        int count = counts[n / 2];
+        float picked[WANTED * FLAT];
+        float actual[WANTED * WIDTH];
+        float expected[WANTED * WIDTH];
+        for (int i = 0; i < count; i++) {
+            memcpy(picked + i * FLAT, streams + rows[n / 2][i] * FLAT, FLAT * sizeof *picked);
+        }
+        struct hyper_connection_head_args args = {
+            .out = OP_TENSOR(fixture, dtype, NULL, count, WIDTH),
+            .streams = OP_TENSOR(fixture, dtype, picked, count, STREAMS, WIDTH),
+            .mix = &mix_weight,
+            .base = &base_weight,
+            .scale = &scale_weight,
+            .gate_epsilon = 1e-6f,
+            .norm_epsilon = 1e-6f,
+        };
+        OP_RUN(fixture, (enum numerics)(n % 2), hyper_connection_head, &args);
+        op_fixture_read(fixture, args.out, expected);
+        args.out = OP_TENSOR(fixture, dtype, NULL, count, WIDTH);
+        args.streams = OP_TENSOR(fixture, dtype, streams, ROWS, STREAMS, WIDTH);
+        args.rows = op_fixture_integers(fixture, rows[n / 2], count);
+        OP_RUN(fixture, (enum numerics)(n % 2), hyper_connection_head, &args);
+        op_fixture_read(fixture, args.out, actual);
+        assert_memory_equal(actual, expected, (size_t)(count * WIDTH) * sizeof *actual);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         OP_TEST(pre_gives_the_spec_vector),        OP_TEST(pre_norm_has_its_epsilon_inside_the_root),
         OP_TEST(comb_after_each_number_of_rounds), OP_TEST(comb_is_doubly_stochastic),
         OP_TEST(post_mixes_from_source_to_target), OP_TEST(post_keeps_rows_and_channels_apart),
-        OP_TEST(head_collapses_by_the_gates),
+        OP_TEST(head_collapses_by_the_gates),      OP_TEST(head_takes_rows_by_index),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,6 @@
 #include "ops/compressor_rows.h"
 #include "ops/embedding.h"
 #include "ops/encode_rows.h"
-#include "ops/gather_rows.h"
 #include "ops/grouped_linear.h"
 #include "ops/hyper_connection_head.h"
 #include "ops/hyper_connection_post.h"
@@ -115,6 +114,18 @@ static void rms_norm_contract(void **state) {
     REFUSES(rms_norm, base, args.out = TENSOR(F32, 3, 3, 8), "rms_norm: out");
     REFUSES(rms_norm, base, args.out = TENSOR(BF16, 3, 4, 8), "rms_norm: out");
     REFUSES(rms_norm, base, args.weight = &narrow, "rms_norm: weight: norm.weight");
+    REFUSES(rms_norm, base, args.x = TENSOR(F32, 8), "rms_norm: x has no axis of rows");
+    REFUSES(rms_norm, base, args.rows = FAKE, "rms_norm: out overlaps x");
+    /* By index: as many rows as wanted, of the same shape otherwise. */
+    base.rows = FAKE;
+    base.x.data = (char *)FAKE + 64;
+    base.out = TENSOR(F32, 5, 4, 8);
+    ACCEPTS(rms_norm, base);
+    REFUSES(rms_norm, base, args.rows = NULL, "rms_norm: out");
+    REFUSES(rms_norm, base, args.out = TENSOR(F32, 5, 3, 8),
+            "rms_norm: out has rows of 24 elements, x of 32");
+    REFUSES(rms_norm, base, args.out = TENSOR(F32, 5, 4, 9), "rms_norm: out");
+    REFUSES(rms_norm, base, args.out = TENSOR(BF16, 5, 4, 8), "rms_norm: out");
 }
 
 /* Linear maps name the weight: its place in the model is what a reader needs. */
@@ -164,11 +175,6 @@ static void rows_contracts(void **state) {
     struct commit_rows_args commit = {.chunk = {.rows = FAKE, .ring = {.rows_per_slot = 4}}, .batch = &batch};
     ACCEPTS(commit_rows, commit);
     REFUSES(commit_rows, commit, args.chunk.ring.rows_per_slot = 0, "commit_rows: the ring has no rows");
-    struct gather_rows_args gather = {.out = TENSOR(F32, 5, 8), .x = TENSOR(F32, 2, 8), .rows = FAKE};
-    ACCEPTS(gather_rows, gather);
-    REFUSES(gather_rows, gather, args.out = TENSOR(F32, 5, 7), "gather_rows: out");
-    REFUSES(gather_rows, gather, args.out = TENSOR(BF16, 5, 8), "gather_rows: out");
-    REFUSES(gather_rows, gather, args.out = TENSOR(F32, 5, 2, 4), "gather_rows: out");
 }
 
 static void compressor_rows_contract(void **state) {
@@ -324,6 +330,11 @@ static void hyper_connection_head_contract(void **state) {
     REFUSES(hyper_connection_head, base, args.mix = &wrong, "hyper_connection_head: mix");
     REFUSES(hyper_connection_head, base, args.base = &wrong, "hyper_connection_head: base");
     REFUSES(hyper_connection_head, base, args.scale = &wrong, "hyper_connection_head: scale");
+    REFUSES(hyper_connection_head, base, args.out = TENSOR(F32, 5, 8), "hyper_connection_head: out");
+    base.rows = FAKE;
+    base.out = TENSOR(F32, 5, 8);
+    ACCEPTS(hyper_connection_head, base);
+    REFUSES(hyper_connection_head, base, args.out = TENSOR(F32, 5, 9), "hyper_connection_head: out");
 }
 
 static void route_experts_contract(void **state) {

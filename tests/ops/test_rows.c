@@ -1,6 +1,6 @@
 /*
- * Operations that move or scale rows: embedding, RMS norm, broadcast sum, gather, encoding of state rows and
- * their commit into a ring.
+ * Operations that move or scale rows: embedding, RMS norm, broadcast sum, encoding of state rows and their
+ * commit into a ring.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -16,7 +16,6 @@
 #include "ops/commit_rows.h"
 #include "ops/embedding.h"
 #include "ops/encode_rows.h"
-#include "ops/gather_rows.h"
 #include "ops/rms_norm.h"
 #include "support/op_fixture.h"
 #include "tensor/number_format.h"
@@ -112,22 +111,32 @@ static void broadcast_adds_to_every_copy(void **state) {
     }
 }
 
-static void gather_takes_rows_in_order(void **state) {
+/* Rows of two parts: (3, 4), (6, 8) have root mean squares a factor of two apart, signs tell rows apart. */
+static void rms_norm_takes_rows_by_index(void **state) {
     struct op_fixture *fixture = *state;
-    const float x[6] = {1, 2, 3, 4, 5, 6};
-    const int32_t rows[4] = {2, 0, 2, 1};
-    const float expected[8] = {5, 6, 1, 2, 5, 6, 3, 4};
-    for (int numerics = 0; numerics < NUMERICS_COUNT; numerics++) {
-        enum dtype dtype = numerics_activation_dtype((enum numerics)numerics);
-        struct gather_rows_args args = {
-            .out = OP_TENSOR(fixture, dtype, NULL, 4, 2),
-            .x = OP_TENSOR(fixture, dtype, x, 3, 2),
-            .rows = op_fixture_integers(fixture, rows, 4),
+    const float x[3 * 4] = {3, 4, 8, 6, -3, 4, -8, 6, 3, -4, 8, -6};
+    const double of_row[3][4] = {{0.75, 1, 1.6, 1.2}, {-0.75, 1, -1.6, 1.2}, {0.75, -1, 1.6, -1.2}};
+    const int32_t rows[2][5] = {{2, 0, 2, 1, 1}, {1, 2, 0, -1, -1}};
+    const int counts[2] = {5, 3};
+    for (int n = 0; n < 4; n++) {
+        enum dtype dtype = numerics_activation_dtype((enum numerics)(n % 2));
+        int count = counts[n / 2];
+        struct rms_norm_args args = {
+            .out = OP_TENSOR(fixture, dtype, NULL, count, 2, 2),
+            .x = OP_TENSOR(fixture, dtype, x, 3, 2, 2),
+            .rows = op_fixture_integers(fixture, rows[n / 2], count),
+            .epsilon = 3.5f,
         };
-        OP_RUN(fixture, (enum numerics)numerics, gather_rows, &args);
-        float out[8];
+        OP_RUN(fixture, (enum numerics)(n % 2), rms_norm, &args);
+        float out[5 * 4];
+        double expected[5 * 4];
         op_fixture_read(fixture, args.out, out);
-        assert_memory_equal(out, expected, sizeof expected);
+        for (int i = 0; i < 4 * count; i++) {
+            expected[i] = of_row[rows[n / 2][i / 4]][i % 4];
+            /* The second part has the mean square 50. */
+            expected[i] *= i % 4 < 2 ? 1 : 5 / sqrt(53.5);
+        }
+        op_expect_near("by index", out, expected, 4 * count, dtype == DTYPE_BF16 ? 4e-3 : 1e-6);
     }
 }
 
@@ -187,9 +196,9 @@ static void commit_keeps_the_last_rows(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        OP_TEST(embedding_copies_rows),      OP_TEST(rms_norm_by_hand),
-        OP_TEST(rms_norm_rounds_once),       OP_TEST(broadcast_adds_to_every_copy),
-        OP_TEST(gather_takes_rows_in_order), OP_TEST(encode_stores_the_layout),
+        OP_TEST(embedding_copies_rows),        OP_TEST(rms_norm_by_hand),
+        OP_TEST(rms_norm_rounds_once),         OP_TEST(broadcast_adds_to_every_copy),
+        OP_TEST(rms_norm_takes_rows_by_index), OP_TEST(encode_stores_the_layout),
         OP_TEST(commit_keeps_the_last_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -101,6 +101,23 @@ struct sluice_engine *model_open(const struct sluice_engine_options *options) {
     return engine;
 }
 
+struct executor_options model_executor_options(const struct sluice_engine *engine, int32_t row_limit,
+                                               int32_t segment_limit) {
+    return (struct executor_options){
+        .model = engine->model,
+        .backend = engine->backend,
+        .device = engine->device,
+        .stream = engine->stream,
+        .pool = engine->pool,
+        .states = &engine->states,
+        .numerics = (enum numerics)engine->options.numerics,
+        .cpu_features = engine->options.cpu_features,
+        .row_limit = row_limit,
+        .segment_limit = segment_limit,
+        .logit_row_limit = row_limit,
+    };
+}
+
 void model_spec_tokens(int32_t *tokens, int count) {
     for (int i = 0; i < count; i++) {
         tokens[i] = (31 * i * i + 17 * i + 5) % TINY_VOCABULARY;
@@ -129,7 +146,10 @@ void model_run(struct sluice_engine *engine, int32_t slot, int32_t first_positio
     for (int32_t i = 0; i < count; i++) {
         rows[i] = i;
     }
-    struct step_plan plan = {&segment, 1, rows, logits == NULL ? 0 : count};
+    struct step_plan plan = {.segments = &segment,
+                             .segment_count = 1,
+                             .logit_rows = rows,
+                             .logit_row_count = logits == NULL ? 0 : count};
     EXPECT_OK(executor_run(engine->executor, &plan, logits));
     free(rows);
 }

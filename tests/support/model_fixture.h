@@ -59,6 +59,10 @@ struct sluice_engine_options model_options(const char *directory);
 
 struct sluice_engine *model_open(const struct sluice_engine_options *options);
 
+/* Options of one more executor over the engine's parts, with its numerics and kernels. */
+struct executor_options model_executor_options(const struct sluice_engine *engine, int32_t row_limit,
+                                               int32_t segment_limit);
+
 /* The inputs of spec deepseek-v4 A.1: token i is (31 i^2 + 17 i + 5) mod 512. */
 void model_spec_tokens(int32_t *tokens, int count);
 

@@ -9,4 +9,7 @@
 int enter_temporary_directory(void **state);
 int leave_temporary_directory(void **state);
 
+/* Writes a text file and the folders above it. Asserts. */
+void temporary_file_write(const char *path, const char *text);
+
 #endif

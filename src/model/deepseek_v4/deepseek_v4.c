@@ -142,6 +142,7 @@ const struct model_family deepseek_v4_family = {
     .forward_layers = deepseek_v4_forward_layers,
     .forward_head = deepseek_v4_forward_head,
     .forward_draft = deepseek_v4_forward_draft,
+    .forward_draft_state = deepseek_v4_forward_draft_state,
     .forward_draft_head = deepseek_v4_forward_draft_head,
     .describe_row_work = deepseek_v4_describe_row_work,
     .describe = deepseek_v4_describe,

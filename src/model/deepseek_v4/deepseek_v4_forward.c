@@ -269,26 +269,26 @@ static enum status run_experts(const struct layer_pass *pass, struct tensor x, s
                           &(struct moe_combine_args){.out = *out, .routed = routed, .shared = *out});
 }
 
-/* One sublayer around its hyper-connection, in place on the streams (T, S, D) (4.1). */
-static enum status run_sublayer(const struct layer_pass *pass, struct tensor streams,
-                                const struct deepseek_v4_mix *mix, const struct weight *norm_weight,
-                                enum status (*sublayer)(const struct layer_pass *, struct tensor,
-                                                        struct tensor *)) {
+/* What goes into a sublayer, and what its result is written back with (4.1). */
+struct sublayer_input {
+    struct tensor x;    /* (T, D) normed */
+    struct tensor post; /* (T, S) */
+    struct tensor comb; /* (T, S, S) */
+};
+
+static enum status enter_sublayer(const struct layer_pass *pass, struct tensor streams,
+                                  const struct deepseek_v4_mix *mix, const struct weight *norm_weight,
+                                  struct sublayer_input *out) {
     const struct deepseek_v4_config *config = &pass->model->config;
     const struct step *step = pass->step;
     int64_t rows = streams.shape[0];
-    size_t mark = device_arena_mark(step->queue->arena);
-    struct tensor x;    /* (T, D) */
-    struct tensor post; /* (T, S) */
-    struct tensor comb; /* (T, S, S) */
-    struct tensor branch;
-    STEP_TENSOR(step, streams.dtype, &x, rows, config->hidden_size);
-    STEP_TENSOR(step, DTYPE_F32, &post, rows, config->stream_count);
-    STEP_TENSOR(step, DTYPE_F32, &comb, rows, config->stream_count, config->stream_count);
+    STEP_TENSOR(step, streams.dtype, &out->x, rows, config->hidden_size);
+    STEP_TENSOR(step, DTYPE_F32, &out->post, rows, config->stream_count);
+    STEP_TENSOR(step, DTYPE_F32, &out->comb, rows, config->stream_count, config->stream_count);
     TRY(op_hyper_connection_pre(step->queue, &(struct hyper_connection_pre_args){
-                                                 .out = x,
-                                                 .post = post,
-                                                 .comb = comb,
+                                                 .out = out->x,
+                                                 .post = out->post,
+                                                 .comb = out->comb,
                                                  .streams = streams,
                                                  .mix = &mix->mix,
                                                  .base = &mix->base,
@@ -297,12 +297,24 @@ static enum status run_sublayer(const struct layer_pass *pass, struct tensor str
                                                  .gate_epsilon = (float)config->hyper_epsilon,
                                                  .norm_epsilon = (float)config->norm_epsilon,
                                              }));
-    TRY(norm(pass, x, norm_weight));
-    TRY(sublayer(pass, x, &branch));
-    TRY(op_hyper_connection_post(step->queue,
-                                 &(struct hyper_connection_post_args){
-                                     .streams = streams, .branch = branch, .post = post, .comb = comb}));
-    device_arena_release(step->queue->arena, mark);
+    return norm(pass, out->x, norm_weight);
+}
+
+/* One sublayer around its hyper-connection, in place on the streams (T, S, D) (4.1). */
+static enum status run_sublayer(const struct layer_pass *pass, struct tensor streams,
+                                const struct deepseek_v4_mix *mix, const struct weight *norm_weight,
+                                enum status (*sublayer)(const struct layer_pass *, struct tensor,
+                                                        struct tensor *)) {
+    struct op_queue *queue = pass->step->queue;
+    size_t mark = device_arena_mark(queue->arena);
+    struct sublayer_input input;
+    struct tensor branch;
+    TRY(enter_sublayer(pass, streams, mix, norm_weight, &input));
+    TRY(sublayer(pass, input.x, &branch));
+    TRY(op_hyper_connection_post(
+        queue, &(struct hyper_connection_post_args){
+                   .streams = streams, .branch = branch, .post = input.post, .comb = input.comb}));
+    device_arena_release(queue->arena, mark);
     return STATUS_OK;
 }
 
@@ -332,16 +344,18 @@ enum status deepseek_v4_forward_layers(const struct model *base, const struct st
     return STATUS_OK;
 }
 
-/* logits (rows, V) from streams (rows, S, D) by a head's own mix and norm and the shared matrix (4.4). */
+/* logits (n, V) of rows `rows` of streams (.., S, D) by a head's own mix and norm and the shared matrix
+ * (4.4). */
 static enum status run_head(const struct deepseek_v4 *model, const struct step *step, struct tensor streams,
-                            const struct deepseek_v4_mix *mix, const struct weight *norm_weight,
-                            struct tensor *logits) {
+                            const int32_t *rows, const struct deepseek_v4_mix *mix,
+                            const struct weight *norm_weight, struct tensor *logits) {
     struct layer_pass pass = {.model = model, .step = step};
-    struct tensor y; /* (rows, D) */
-    STEP_TENSOR(step, streams.dtype, &y, streams.shape[0], model->config.hidden_size);
+    struct tensor y; /* (n, D) */
+    STEP_TENSOR(step, streams.dtype, &y, logits->shape[0], model->config.hidden_size);
     TRY(op_hyper_connection_head(step->queue, &(struct hyper_connection_head_args){
                                                   .out = y,
                                                   .streams = streams,
+                                                  .rows = rows,
                                                   .mix = &mix->mix,
                                                   .base = &mix->base,
                                                   .scale = &mix->scale,
@@ -353,19 +367,25 @@ static enum status run_head(const struct deepseek_v4 *model, const struct step *
 }
 
 enum status deepseek_v4_forward_head(const struct model *base, const struct step *step,
-                                     const struct boundary *boundary, struct tensor *logits) {
+                                     const struct boundary *boundary, const int32_t *rows,
+                                     struct tensor *logits) {
     const struct deepseek_v4 *model = deepseek_v4_of(base);
-    return run_head(model, step, boundary->tensors[0], &model->head_mix, &model->norm, logits);
+    return run_head(model, step, boundary->tensors[0], rows, &model->head_mix, &model->norm, logits);
 }
 
-enum status deepseek_v4_forward_draft(const struct model *base, const struct step *step,
-                                      const struct boundary *in, struct boundary *out) {
-    const struct deepseek_v4 *model = deepseek_v4_of(base);
+static struct layer_pass draft_pass(const struct deepseek_v4 *model, const struct step *step) {
+    return (struct layer_pass){
+        .model = model, .step = step, .layer = &model->draft.layer, .rope = &model->plain_rope};
+}
+
+/* The draft layer's input streams y (T, S, D): of rows in_rows of the streams and of the next tokens (6.1).
+ */
+static enum status make_draft_streams(const struct layer_pass *pass, const struct boundary *in,
+                                      const int32_t *in_rows, struct tensor y) {
+    const struct deepseek_v4 *model = pass->model;
     const struct deepseek_v4_draft *draft = &model->draft;
-    struct layer_pass pass = {
-        .model = model, .step = step, .layer = &draft->layer, .rope = &model->plain_rope};
-    struct tensor streams = in->tensors[0];
-    int64_t rows = streams.shape[0];
+    const struct step *step = pass->step;
+    int64_t rows = y.shape[0];
     int64_t hidden = model->config.hidden_size;
     struct tensor embedded; /* (T, 1, D) */
     struct tensor normed;   /* (T, S, D) */
@@ -374,24 +394,53 @@ enum status deepseek_v4_forward_draft(const struct model *base, const struct ste
     TRY(op_embedding(step->queue, &(struct embedding_args){.out = embedded,
                                                            .table = &model->embedding,
                                                            .ids = step->batch->token_ids}));
-    TRY(norm(&pass, embedded, &draft->embedding_norm));
-    TRY(linear(&pass, &draft->embedding_projection, tensor_reshape(&embedded, rows, hidden), step->activation,
+    TRY(norm(pass, embedded, &draft->embedding_norm));
+    TRY(linear(pass, &draft->embedding_projection, tensor_reshape(&embedded, rows, hidden), step->activation,
                &projected));
     STEP_TENSOR(step, step->activation, &normed, rows, model->config.stream_count, hidden);
     TRY(op_rms_norm(step->queue, &(struct rms_norm_args){.out = normed,
-                                                         .x = streams,
+                                                         .x = in->tensors[0],
+                                                         .rows = in_rows,
                                                          .weight = &draft->hidden_norm,
                                                          .epsilon = (float)model->config.norm_epsilon}));
-    struct tensor y = out->tensors[0];
     TRY(op_linear(step->queue, &(struct linear_args){.out = tensor_as_matrix(&y),
                                                      .x = tensor_as_matrix(&normed),
                                                      .weight = &draft->hidden_projection}));
-    TRY(op_add_broadcast(step->queue, &(struct add_broadcast_args){.out = y, .a = projected, .b = y}));
-    return run_layer(&pass, y);
+    return op_add_broadcast(step->queue, &(struct add_broadcast_args){.out = y, .a = projected, .b = y});
+}
+
+enum status deepseek_v4_forward_draft(const struct model *base, const struct step *step,
+                                      const struct boundary *in, const int32_t *in_rows,
+                                      struct boundary *out) {
+    struct layer_pass pass = draft_pass(deepseek_v4_of(base), step);
+    size_t mark = device_arena_mark(step->queue->arena);
+    TRY(make_draft_streams(&pass, in, in_rows, out->tensors[0]));
+    device_arena_release(step->queue->arena, mark);
+    return run_layer(&pass, out->tensors[0]);
+}
+
+enum status deepseek_v4_forward_draft_state(const struct model *base, const struct step *step,
+                                            const struct boundary *in, const int32_t *in_rows) {
+    const struct deepseek_v4 *model = deepseek_v4_of(base);
+    const struct deepseek_v4_layer *layer = &model->draft.layer;
+    struct layer_pass pass = draft_pass(model, step);
+    struct tensor y; /* (T, S, D) */
+    struct sublayer_input input;
+    struct chunk_rows window_rows;
+    STEP_TENSOR(step, step->activation, &y, step->batch->row_count, model->config.stream_count,
+                model->config.hidden_size);
+    size_t mark = device_arena_mark(step->queue->arena);
+    TRY(make_draft_streams(&pass, in, in_rows, y));
+    device_arena_release(step->queue->arena, mark);
+    TRY(enter_sublayer(&pass, y, &layer->attention_mix, &layer->attention_norm, &input));
+    TRY(make_window_rows(&pass, input.x, &window_rows));
+    return commit(&pass, window_rows);
 }
 
 enum status deepseek_v4_forward_draft_head(const struct model *base, const struct step *step,
-                                           const struct boundary *boundary, struct tensor *logits) {
+                                           const struct boundary *boundary, const int32_t *rows,
+                                           struct tensor *logits) {
     const struct deepseek_v4 *model = deepseek_v4_of(base);
-    return run_head(model, step, boundary->tensors[0], &model->draft.head_mix, &model->draft.norm, logits);
+    return run_head(model, step, boundary->tensors[0], rows, &model->draft.head_mix, &model->draft.norm,
+                    logits);
 }

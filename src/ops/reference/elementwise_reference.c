@@ -1,8 +1,7 @@
-/* Sums, gates and copies of rows. */
+/* Sums and gates of rows. */
 #include <string.h>
 
 #include "ops/add_broadcast.h"
-#include "ops/gather_rows.h"
 #include "ops/kernel_items.h"
 #include "ops/moe_combine.h"
 #include "ops/reference/reference_entries.h"
@@ -59,14 +58,6 @@ static void add_row(const void *context, int64_t row, void *workspace) {
     }
 }
 
-static void gather_row(const void *context, int64_t row, void *workspace) {
-    (void)workspace;
-    const struct gather_rows_args *args = context;
-    size_t bytes = (size_t)tensor_row_elements(&args->x) * dtype_bytes(args->x.dtype);
-    memcpy((char *)args->out.data + (size_t)row * bytes,
-           (char *)args->x.data + (size_t)args->rows[row] * bytes, bytes);
-}
-
 static size_t combine_workspace(const void *arguments, unsigned thread_count) {
     const struct moe_combine_args *args = arguments;
     return thread_count * kernel_float_bytes(2 * args->routed.shape[2]);
@@ -103,12 +94,6 @@ static enum status run_add(const struct kernel_env *env, const void *arguments) 
     return STATUS_OK;
 }
 
-static enum status run_gather(const struct kernel_env *env, const void *arguments) {
-    const struct gather_rows_args *args = arguments;
-    kernel_for_each_item(env, args->out.shape[0], gather_row, args, NULL, 0);
-    return STATUS_OK;
-}
-
 const struct op_entry moe_combine_reference = {
     .op = OP_MOE_COMBINE,
     .name = "moe_combine_reference",
@@ -132,11 +117,4 @@ const struct op_entry add_broadcast_reference = {
     .modes = OP_MODE_BOTH,
     .run = run_add,
     .workspace_bytes = add_workspace,
-};
-const struct op_entry gather_rows_reference = {
-    .op = OP_GATHER_ROWS,
-    .name = "gather_rows_reference",
-    .arithmetic = "reference",
-    .modes = OP_MODE_BOTH,
-    .run = run_gather,
 };

@@ -7,6 +7,7 @@
 #include "ops/kernel_items.h"
 #include "ops/reference/reference_entries.h"
 #include "ops/reference/reference_math.h"
+#include "ops/row_index.h"
 
 enum { STREAMS_MAX = HYPER_CONNECTION_STREAMS_MAX, MIXES_MAX = (2 + STREAMS_MAX) * STREAMS_MAX };
 
@@ -140,7 +141,8 @@ static void head_row(const void *context, int64_t row, void *workspace) {
     double mixes[STREAMS_MAX] = {0};
     float base[STREAMS_MAX];
     float scale[1];
-    reference_read(&args->streams, row * count * width, count * width, streams);
+    int64_t source = row_index(args->rows, row);
+    reference_read(&args->streams, source * count * width, count * width, streams);
     mix_streams(args->mix, streams, args->norm_epsilon, streams + count * width, mixes);
     weight_decode_row(args->base, 0, base);
     weight_decode_row(args->scale, 0, scale);
@@ -187,7 +189,7 @@ static size_t head_workspace(const void *arguments, unsigned thread_count) {
 
 static enum status run_head(const struct kernel_env *env, const void *arguments) {
     const struct hyper_connection_head_args *args = arguments;
-    kernel_for_each_item(env, args->streams.shape[0], head_row, args, env->workspace,
+    kernel_for_each_item(env, args->out.shape[0], head_row, args, env->workspace,
                          row_workspace(&args->streams));
     return STATUS_OK;
 }

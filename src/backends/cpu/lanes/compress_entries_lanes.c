@@ -101,7 +101,7 @@ LANES_INLINE void compress_row_typed(enum dtype dtype, const struct compress_ent
     int pair_count = args->rope->pair_count;
     void *entry = workspace;
     pool_entry(dtype, &span, entry);
-    lanes_norm_row(dtype, entry, entry, 0, args->width, args->norm, args->epsilon);
+    lanes_norm_row(dtype, entry, entry, args->width, args->norm, args->epsilon);
     lanes_rotation_init(&rotation, args->rope, index * args->ratio, false);
     lanes_rotate(dtype, entry, args->width - 2 * pair_count, pair_count, &rotation);
     if (args->has_hadamard) {

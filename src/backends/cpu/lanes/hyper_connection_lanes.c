@@ -13,6 +13,7 @@
 #include "ops/hyper_connection_head.h"
 #include "ops/hyper_connection_pre.h"
 #include "ops/kernel_items.h"
+#include "ops/row_index.h"
 
 enum { STREAMS_MAX = HYPER_CONNECTION_STREAMS_MAX, MIXES_MAX = (2 + STREAMS_MAX) * STREAMS_MAX };
 enum { CHUNK_COLUMNS = 512, FEW_TOKENS = 8, BLOCK_TOKENS = 32 };
@@ -26,7 +27,8 @@ enum { TILE_TOKENS = 2, TILE_ROWS = 4 };
 
 /* What pre and head have in common. */
 struct collapse_args {
-    struct tensor streams; /* (rows, count, width) */
+    struct tensor streams; /* (any, count, width) */
+    const int32_t *rows;   /* of streams, one per row of out; NULL: the same row */
     struct tensor out;     /* (rows, width) */
     const struct weight *mix;
     const struct weight *base;
@@ -45,8 +47,10 @@ static int64_t sums_stride(const struct weight *mix) {
 
 /* Some columns of some tokens and mix rows: sums (tokens, sums_stride) are added to. */
 struct mix_part {
-    const char *streams;
+    const char *streams; /* of input row 0 */
     size_t token_bytes;
+    const int32_t *rows;
+    int64_t first; /* token */
     const float *mix;
     int64_t columns; /* a mix row's */
     int64_t length;  /* columns of this part */
@@ -54,12 +58,18 @@ struct mix_part {
     int64_t sums_stride;
 };
 
+/* The columns of the part's token `token`. */
+LANES_INLINE const char *part_streams(const struct mix_part *part, int64_t token) {
+    return part->streams + (size_t)row_index(part->rows, part->first + token) * part->token_bytes;
+}
+
 LANES_INLINE void add_tile_columns(enum dtype dtype, int tokens, int rows, const struct mix_part *part,
-                                   int64_t first, int64_t left, f32_piece sums[TILE_TOKENS][TILE_ROWS]) {
+                                   const char *const streams[TILE_TOKENS], int64_t first, int64_t left,
+                                   f32_piece sums[TILE_TOKENS][TILE_ROWS]) {
     f32_piece x[TILE_TOKENS];
 #pragma GCC unroll 8
     for (int t = 0; t < tokens; t++) {
-        x[t] = piece_read(dtype, part->streams + (size_t)t * part->token_bytes, first, left);
+        x[t] = piece_read(dtype, streams[t], first, left);
     }
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++) {
@@ -73,14 +83,14 @@ LANES_INLINE void add_tile_columns(enum dtype dtype, int tokens, int rows, const
 
 /* The lanes of one piece from `lane`. */
 LANES_INLINE void add_tile_piece(enum dtype dtype, int tokens, int rows, const struct mix_part *part,
-                                 int64_t lane) {
+                                 const char *const streams[TILE_TOKENS], int64_t lane) {
     f32_piece sums[TILE_TOKENS][TILE_ROWS] = {0};
     int64_t i = lane;
     for (; i + PIECE_LANES <= part->length; i += LANES) {
-        add_tile_columns(dtype, tokens, rows, part, i, PIECE_LANES, sums);
+        add_tile_columns(dtype, tokens, rows, part, streams, i, PIECE_LANES, sums);
     }
     if (i < part->length) {
-        add_tile_columns(dtype, tokens, rows, part, i, part->length - i, sums);
+        add_tile_columns(dtype, tokens, rows, part, streams, i, part->length - i, sums);
     }
 #pragma GCC unroll 8
     for (int t = 0; t < tokens; t++) {
@@ -96,8 +106,13 @@ LANES_INLINE void add_tile_piece(enum dtype dtype, int tokens, int rows, const s
 }
 
 LANES_INLINE void add_tile(enum dtype dtype, int tokens, int rows, const struct mix_part *part) {
+    const char *streams[TILE_TOKENS];
+#pragma GCC unroll 8
+    for (int t = 0; t < tokens; t++) {
+        streams[t] = part_streams(part, t);
+    }
     for (int64_t lane = 0; lane < LANES; lane += PIECE_LANES) {
-        add_tile_piece(dtype, tokens, rows, part, lane);
+        add_tile_piece(dtype, tokens, rows, part, streams, lane);
     }
 }
 
@@ -105,12 +120,12 @@ LANES_INLINE void add_tile(enum dtype dtype, int tokens, int rows, const struct 
 LANES_INLINE void add_strip(enum dtype dtype, int rows, struct mix_part part, int64_t count) {
     for (; count >= TILE_TOKENS; count -= TILE_TOKENS) {
         add_tile(dtype, TILE_TOKENS, rows, &part);
-        part.streams += TILE_TOKENS * part.token_bytes;
+        part.first += TILE_TOKENS;
         part.sums += TILE_TOKENS * part.sums_stride;
     }
     for (; count > 0; count--) {
         add_tile(dtype, 1, rows, &part);
-        part.streams += part.token_bytes;
+        part.first++;
         part.sums += part.sums_stride;
     }
 }
@@ -118,7 +133,7 @@ LANES_INLINE void add_strip(enum dtype dtype, int rows, struct mix_part part, in
 LANES_INLINE void add_squares(enum dtype dtype, const struct mix_part *part, int64_t count,
                               int64_t mix_rows) {
     for (int64_t t = 0; t < count; t++) {
-        const char *streams = part->streams + (size_t)t * part->token_bytes;
+        const char *streams = part_streams(part, t);
         float *sum = part->sums + t * part->sums_stride + mix_rows * LANES;
         lanes_store(sum, lanes_load(sum) + lanes_squares(dtype, streams, 0, part->length));
     }
@@ -147,8 +162,10 @@ static void add_chunk(const struct collapse_args *args, int64_t first, int64_t c
     int64_t start = chunk * CHUNK_COLUMNS;
     size_t element = dtype_bytes(args->streams.dtype);
     struct mix_part part = {
-        .streams = (const char *)args->streams.data + (size_t)(first * columns + start) * element,
+        .streams = (const char *)args->streams.data + (size_t)start * element,
         .token_bytes = (size_t)columns * element,
+        .rows = args->rows,
+        .first = first,
         .mix = (const float *)args->mix->data + start,
         .columns = columns,
         .length = columns - start < CHUNK_COLUMNS ? columns - start : CHUNK_COLUMNS,
@@ -263,10 +280,11 @@ LANES_INLINE void collapse_token(enum dtype dtype, const struct collapse_args *a
                                  const float *gates) {
     int64_t count = args->streams.shape[1];
     int64_t width = args->streams.shape[2];
+    int64_t source = row_index(args->rows, token) * count;
     for (int64_t i = 0; i < width; i += PIECE_LANES) {
         f32_piece sum = {0};
         for (int64_t j = 0; j < count; j++) {
-            int64_t at = (token * count + j) * width + i;
+            int64_t at = (source + j) * width + i;
             sum += gates[j * LANES] * piece_read(dtype, args->streams.data, at, width - i);
         }
         piece_write(dtype, args->out.data, token * width + i, width - i, sum);
@@ -312,7 +330,7 @@ static void finish_block(const struct collapse_args *args, int64_t first, int64_
 static void sum_chunk(const void *context, int64_t chunk, void *workspace) {
     (void)workspace;
     const struct collapse_args *args = context;
-    int64_t rows = args->streams.shape[0];
+    int64_t rows = args->out.shape[0];
     int64_t stride = rows * sums_stride(args->mix);
     float *sums = args->chunk_sums + chunk * stride;
     memset(sums, 0, (size_t)stride * sizeof *sums);
@@ -321,7 +339,7 @@ static void sum_chunk(const void *context, int64_t chunk, void *workspace) {
 
 /* Few tokens: the chunks are shared out, and added up afterwards. */
 static void collapse_few(const struct kernel_env *env, struct collapse_args *args) {
-    int64_t rows = args->streams.shape[0];
+    int64_t rows = args->out.shape[0];
     int64_t stride = rows * sums_stride(args->mix);
     args->chunk_sums = (float *)env->workspace + stride;
     kernel_for_each_item(env, chunk_count(args->mix), sum_chunk, args, NULL, 0);
@@ -339,7 +357,7 @@ static void collapse_few(const struct kernel_env *env, struct collapse_args *arg
 static void collapse_block(const void *context, int64_t block, void *workspace) {
     const struct collapse_args *args = context;
     int64_t first = block * args->block_tokens;
-    int64_t left = args->streams.shape[0] - first;
+    int64_t left = args->out.shape[0] - first;
     int64_t count = left < args->block_tokens ? left : args->block_tokens;
     float *sums = workspace;
     memset(sums, 0, (size_t)(count * sums_stride(args->mix)) * sizeof *sums);
@@ -350,7 +368,7 @@ static void collapse_block(const void *context, int64_t block, void *workspace) 
 }
 
 static void collapse_many(const struct kernel_env *env, struct collapse_args *args) {
-    int64_t rows = args->streams.shape[0];
+    int64_t rows = args->out.shape[0];
     int64_t threads = env->pool == NULL ? 1 : worker_pool_thread_count(env->pool);
     int64_t share = (rows + threads - 1) / threads;
     args->block_tokens = share < BLOCK_TOKENS ? share : BLOCK_TOKENS;
@@ -359,7 +377,7 @@ static void collapse_many(const struct kernel_env *env, struct collapse_args *ar
 }
 
 static void collapse(const struct kernel_env *env, struct collapse_args args) {
-    int64_t rows = args.streams.shape[0];
+    int64_t rows = args.out.shape[0];
     if (rows == 0) {
         return;
     }
@@ -385,7 +403,7 @@ static bool can_run_pre(const void *arguments) {
 
 static size_t pre_workspace(const void *arguments, unsigned thread_count) {
     const struct hyper_connection_pre_args *args = arguments;
-    return collapse_workspace(args->mix, args->streams.shape[0], thread_count);
+    return collapse_workspace(args->mix, args->out.shape[0], thread_count);
 }
 
 static enum status run_pre(const struct kernel_env *env, const void *arguments) {
@@ -408,12 +426,13 @@ static bool can_run_head(const void *arguments) {
 
 static size_t head_workspace(const void *arguments, unsigned thread_count) {
     const struct hyper_connection_head_args *args = arguments;
-    return collapse_workspace(args->mix, args->streams.shape[0], thread_count);
+    return collapse_workspace(args->mix, args->out.shape[0], thread_count);
 }
 
 static enum status run_head(const struct kernel_env *env, const void *arguments) {
     const struct hyper_connection_head_args *args = arguments;
     collapse(env, (struct collapse_args){.streams = args->streams,
+                                         .rows = args->rows,
                                          .out = args->out,
                                          .mix = args->mix,
                                          .base = args->base,

@@ -26,19 +26,19 @@ LANES_INLINE f32x16 lanes_squares(enum dtype dtype, const void *x, int64_t first
 }
 
 /*
- * out = x / sqrt(mean(x^2) + epsilon) * weight for the `width` elements from `first`; one rounding. `weight`
- * is plain or NULL; out may be x.
+ * out = x / sqrt(mean(x^2) + epsilon) * weight, `width` elements; one rounding. `weight` is plain or NULL;
+ * out may be x.
  */
-LANES_INLINE void lanes_norm_row(enum dtype dtype, void *out, const void *x, int64_t first, int64_t width,
+LANES_INLINE void lanes_norm_row(enum dtype dtype, void *out, const void *x, int64_t width,
                                  const struct weight *weight, float epsilon) {
-    float mean = lanes_sum(lanes_squares(dtype, x, first, width)) / (float)width;
+    float mean = lanes_sum(lanes_squares(dtype, x, 0, width)) / (float)width;
     float factor = 1.0f / sqrtf(mean + epsilon);
     for (int64_t i = 0; i < width; i += PIECE_LANES) {
-        f32_piece value = piece_read(dtype, x, first + i, width - i) * factor;
+        f32_piece value = piece_read(dtype, x, i, width - i) * factor;
         if (weight != NULL) {
             value *= piece_read(weight->dtype, weight->data, i, width - i);
         }
-        piece_write(dtype, out, first + i, width - i, value);
+        piece_write(dtype, out, i, width - i, value);
     }
 }
 

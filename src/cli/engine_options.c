@@ -1,0 +1,119 @@
+/* The few options that are more than a number. */
+#include "cli/engine_options.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/json.h"
+
+/* vLLM's {"method":"mtp","num_speculative_tokens":N}. */
+static enum status read_speculation(const char *text, int *draft_limit) {
+    struct json *config = NULL;
+    enum status status = STATUS_OK;
+    TRY(json_parse(text, strlen(text), "--speculative-config", &config));
+    const char *method = json_text(json_get(config, "method"), NULL);
+    const struct json *count = json_get(config, "num_speculative_tokens");
+    CHECK_GOTO(method != NULL && (strcmp(method, "mtp") == 0 || strcmp(method, "deepseek_mtp") == 0),
+               STATUS_UNSUPPORTED, "--speculative-config: the only method here is \"mtp\"");
+    CHECK_GOTO(json_kind(count) == JSON_KIND_INTEGER && json_int64(count) >= 0 &&
+                   json_int64(count) <= SLUICE_DRAFT_POSITIONS_MAX,
+               STATUS_USAGE, "--speculative-config: num_speculative_tokens is not a number from 0 to %d",
+               SLUICE_DRAFT_POSITIONS_MAX);
+    *draft_limit = (int)json_int64(count);
+fail:
+    json_free(&config);
+    return status;
+}
+
+/* "8=2,64=1": up to 8 requests at most 2 drafts, up to 64 at most one. */
+static enum status read_schedule(const char *text, struct cli_engine_options *out) {
+    size_t count = 0;
+    long last = 0;
+    for (const char *at = text; at != NULL;) {
+        char *end = NULL;
+        errno = 0;
+        long sequences = strtol(at, &end, 10);
+        bool is_good = end != at && *end == '=' && sequences > last && sequences <= INT32_MAX;
+        const char *limit_text = is_good ? end + 1 : at;
+        long limit = is_good ? strtol(limit_text, &end, 10) : -1;
+        is_good = is_good && end != limit_text && errno == 0 && limit >= 0 &&
+                  limit <= SLUICE_DRAFT_POSITIONS_MAX && (*end == ',' || *end == '\0');
+        CHECK(is_good && count < CLI_DRAFT_SCHEDULE_MAX, STATUS_USAGE,
+              "--mtp-schedule takes REQUESTS=DRAFTS,... with ascending numbers of requests, not \"%s\"",
+              text);
+        out->schedule[count++] = (struct sluice_draft_schedule_row){.sequence_count = (int32_t)sequences,
+                                                                    .draft_limit = (int32_t)limit};
+        last = sequences;
+        at = *end == ',' ? end + 1 : NULL;
+    }
+    out->engine.draft.schedule = out->schedule;
+    out->engine.draft.schedule_row_count = count;
+    return STATUS_OK;
+}
+
+/* "6GB", "512MiB", "1000000": decimal and binary units. */
+static enum status read_bytes(const char *text, const char *option, uint64_t *out) {
+    static const struct {
+        const char *name;
+        double bytes;
+    } units[] = {{"", 1.0},
+                 {"B", 1.0},
+                 {"KB", 1e3},
+                 {"MB", 1e6},
+                 {"GB", 1e9},
+                 {"TB", 1e12},
+                 {"G", 1e9},
+                 {"M", 1e6},
+                 {"KiB", 1024.0},
+                 {"MiB", 1048576.0},
+                 {"T", 1e12},
+                 {"K", 1e3},
+                 {"GiB", 1073741824.0},
+                 {"TiB", 1099511627776.0}};
+    char *end = NULL;
+    errno = 0;
+    double number = strtod(text, &end);
+    double bytes = -1.0;
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+        if (strcmp(end, units[i].name) == 0) {
+            bytes = number * units[i].bytes;
+        }
+    }
+    CHECK(end != text && errno == 0 && bytes >= 1.0 && bytes < 9e18, STATUS_USAGE,
+          "--%s takes a size such as 6GB or 512MiB, not \"%s\"", option, text);
+    *out = (uint64_t)bytes;
+    return STATUS_OK;
+}
+
+static enum status read_drafts(const struct cli_options *options, int default_drafts,
+                               struct cli_engine_options *out) {
+    struct sluice_draft_options *draft = &out->engine.draft;
+    draft->limit = default_drafts;
+    draft->is_adaptive = options->mtp_adaptive;
+    draft->sampling = options->mtp_sampling == CLI_MTP_REJECTION ? SLUICE_DRAFT_SAMPLING_REJECTION
+                                                                 : SLUICE_DRAFT_SAMPLING_COUPLED;
+    if (options->speculative_config != NULL) {
+        TRY(read_speculation(options->speculative_config, &draft->limit));
+    }
+    return options->mtp_schedule == NULL ? STATUS_OK : read_schedule(options->mtp_schedule, out);
+}
+
+enum status cli_engine_options_read(const struct cli_options *options, int default_drafts,
+                                    struct cli_engine_options *out) {
+    static const char *const devices[] = {"cpu", "guard"};
+    *out = (struct cli_engine_options){.engine = sluice_engine_options_default()};
+    struct sluice_engine_options *engine = &out->engine;
+    engine->model_directory = options->model;
+    engine->device = devices[options->device];
+    engine->cpu_features = options->cpu_features;
+    engine->numerics =
+        options->numerics == CLI_NUMERICS_IDEAL ? SLUICE_NUMERICS_IDEAL : SLUICE_NUMERICS_NATIVE;
+    engine->thread_count = (int)options->threads;
+    engine->step_token_limit = (int)options->chunk_tokens;
+    engine->context_tokens = options->max_model_len;
+    if (options->memory_limit != NULL) {
+        TRY(read_bytes(options->memory_limit, "memory-limit", &engine->memory_limit_bytes));
+    }
+    return read_drafts(options, default_drafts, out);
+}

@@ -1,0 +1,17 @@
+/*
+ * What steps and draft passes cost on this machine, measured when an engine starts (spec parallelism M-35).
+ */
+#ifndef SLUICE_ENGINE_DRAFT_PROFILE_H
+#define SLUICE_ENGINE_DRAFT_PROFILE_H
+
+#include "engine/draft_controller.h"
+#include "engine/engine_core.h"
+
+/*
+ * Times steps of 1, 2, 4, ... rows over the core's slots, and draft passes of 1, 2, 4, ... sequences, twice
+ * each, for half a second in all at most, and tells the controller. Leaves rows in state that nobody reads.
+ * The core must have nothing running.
+ */
+enum status draft_profile_measure(struct engine_core *core, struct draft_controller *controller);
+
+#endif

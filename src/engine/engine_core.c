@@ -1,0 +1,286 @@
+/* Opening a model: configuration, checkpoint, weights, sizes, memory, in that order. */
+#include "engine/engine_core.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/cpu_topology.h"
+#include "base/memory_available.h"
+#include "engine/memory_plan.h"
+#include "lib/json.h"
+#include "model/model_registry.h"
+
+enum {
+    MODEL_ARENA_BLOCK_BYTES = 1 << 20,
+    CONFIG_BYTES_MAX = 16 << 20,
+    CONTEXT_TOKENS_DEFAULT = 4096,
+    STEP_TOKENS_DEFAULT = 512,
+    PAGE_TOKENS_DEFAULT = 128,
+    LOGIT_ROWS_AT_ONCE = 16,
+    SNAPSHOTS_BESIDE_SEQUENCES = 4,
+    DRAFTS_IF_POSSIBLE = 3,
+};
+
+struct sluice_engine_options sluice_engine_options_default(void) {
+    return (struct sluice_engine_options){
+        .device = "cpu",
+        .cpu_features = "auto",
+        .numerics = SLUICE_NUMERICS_NATIVE,
+        .step_token_limit = STEP_TOKENS_DEFAULT,
+        .sequence_limit = 1,
+        .page_tokens = PAGE_TOKENS_DEFAULT,
+        .has_prefix_cache = true,
+        .draft = {.is_adaptive = true},
+    };
+}
+
+static enum status check_options(const struct sluice_engine_options *options) {
+    CHECK(options->model_directory != NULL, STATUS_BAD_ARGUMENT, "no model directory was given");
+    CHECK(options->device != NULL && options->cpu_features != NULL, STATUS_BAD_ARGUMENT,
+          "no device or no set of processor features was given");
+    CHECK(options->step_token_limit >= 1 && options->step_token_limit <= (1 << 20), STATUS_OUT_OF_RANGE,
+          "step_token_limit is %d, expected 1 to %d", options->step_token_limit, 1 << 20);
+    CHECK(options->sequence_limit >= 1 && options->sequence_limit <= 4096, STATUS_OUT_OF_RANGE,
+          "sequence_limit is %d, expected 1 to 4096", options->sequence_limit);
+    CHECK(options->step_token_limit >= options->sequence_limit, STATUS_OUT_OF_RANGE,
+          "a step of at most %d tokens is too small for %d requests that run at once: each needs one",
+          options->step_token_limit, options->sequence_limit);
+    CHECK(options->page_tokens >= 128 && options->page_tokens <= (1 << 20) && options->page_tokens % 128 == 0,
+          STATUS_OUT_OF_RANGE, "page_tokens is %d, expected a multiple of 128", options->page_tokens);
+    CHECK(options->thread_count >= 0 && options->thread_count <= 1024, STATUS_OUT_OF_RANGE,
+          "thread_count is %d, expected 0 to 1024", options->thread_count);
+    CHECK(options->snapshot_limit >= 0 && options->snapshot_limit <= (1 << 20), STATUS_OUT_OF_RANGE,
+          "snapshot_limit is %d, expected 0 to %d", options->snapshot_limit, 1 << 20);
+    CHECK(options->draft.limit >= SLUICE_DRAFTS_IF_POSSIBLE &&
+              options->draft.limit <= SLUICE_DRAFT_POSITIONS_MAX,
+          STATUS_OUT_OF_RANGE, "the limit of drafts is %d, expected 0 to %d", options->draft.limit,
+          SLUICE_DRAFT_POSITIONS_MAX);
+    return STATUS_OK;
+}
+
+/* Works out the context length once the model's limit is known. */
+static enum status settle_context(struct engine_core *core) {
+    int64_t limit = core->model->position_limit;
+    int64_t *context = &core->options.context_tokens;
+    if (*context == 0) {
+        *context = limit < CONTEXT_TOKENS_DEFAULT ? limit : CONTEXT_TOKENS_DEFAULT;
+    }
+    CHECK(*context >= 1 && *context <= limit, STATUS_OUT_OF_RANGE,
+          "a context of %lld tokens was asked for, but the model allows 1 to %lld (max_position_embeddings)",
+          (long long)*context, (long long)limit);
+    return STATUS_OK;
+}
+
+static enum status create_model(struct engine_core *core, const struct json *config) {
+    const struct model_family *family;
+    int *limit = &core->options.draft.limit;
+    struct model_request request = {.draft_limit = *limit < 0 ? 0 : *limit};
+    TRY(model_family_find(config, &family));
+    TRY(family->create(&core->model_arena, config, &request, &core->model));
+    if (*limit < 0 && core->model->has_draft_layer) {
+        request.draft_limit = DRAFTS_IF_POSSIBLE;
+        TRY(family->create(&core->model_arena, config, &request, &core->model));
+    }
+    *limit = request.draft_limit;
+    return settle_context(core);
+}
+
+static enum status create_device(struct engine_core *core) {
+    unsigned threads = (unsigned)core->options.thread_count;
+    TRY(backend_find(core->options.device, &core->backend));
+    TRY(core->backend->device_create(&core->device));
+    TRY(device_stream_create(core->device, &core->stream));
+    return worker_pool_create(threads == 0 ? worker_pool_cores_allowed() : threads, &core->pool);
+}
+
+static enum status load_weights(struct engine_core *core, struct checkpoint **checkpoint) {
+    struct tensor_spec_list *list = &core->tensors;
+    struct tensor_probe probe = checkpoint_probe(*checkpoint);
+    const struct model_family *family = core->model->family;
+    list->arena = &core->model_arena;
+    TRY(family->list_tensors(core->model, &probe, list));
+    struct loaded_tensor *loaded = calloc(list->count, sizeof *loaded);
+    CHECK_MEMORY(loaded);
+    enum status status =
+        checkpoint_load(checkpoint, list, core->device, core->stream, loaded, &core->weights);
+    if (status == STATUS_OK) {
+        status = family->bind(core->model, list, loaded);
+    }
+    free(loaded);
+    return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
+}
+
+int32_t engine_core_snapshot_count(const struct engine_core *core) {
+    const struct sluice_engine_options *options = &core->options;
+    if (!options->has_prefix_cache) {
+        return 0;
+    }
+    return options->snapshot_limit != 0 ? options->snapshot_limit
+                                        : 2 * options->sequence_limit + SNAPSHOTS_BESIDE_SEQUENCES;
+}
+
+static enum status describe_states(struct engine_core *core) {
+    struct state_pool_options pool = {
+        .sequence_slot_count = core->options.sequence_limit,
+        .snapshot_slot_count = engine_core_snapshot_count(core),
+        .context_tokens = core->options.context_tokens,
+        .page_tokens = core->options.page_tokens,
+    };
+    core->state_table.arena = &core->model_arena;
+    TRY(core->model->family->list_states(core->model, &core->state_table));
+    return state_pool_init(&core->states, core->device, &core->state_table,
+                           (enum numerics)core->options.numerics, &pool);
+}
+
+static enum status create_executor(struct engine_core *core) {
+    int rows = core->options.step_token_limit;
+    struct executor_options options = {
+        .model = core->model,
+        .backend = core->backend,
+        .device = core->device,
+        .stream = core->stream,
+        .pool = core->pool,
+        .states = &core->states,
+        .cpu_features = core->options.cpu_features,
+        .numerics = (enum numerics)core->options.numerics,
+        .row_limit = rows,
+        .segment_limit = core->options.sequence_limit,
+        .logit_row_limit = rows < LOGIT_ROWS_AT_ONCE ? rows : LOGIT_ROWS_AT_ONCE,
+        .saved_row_limit = engine_core_snapshot_count(core),
+    };
+    return executor_create(&options, &core->executor);
+}
+
+struct round_runner_options engine_core_runner_options(const struct engine_core *core) {
+    return (struct round_runner_options){
+        .executor = core->executor,
+        .pool = core->pool,
+        .vocabulary_size = core->model->vocabulary_size,
+        .sequence_limit = core->options.sequence_limit,
+        .row_limit = core->options.step_token_limit,
+        .draft_limit = core->options.draft.limit,
+        .draft_sampling = (enum draft_sampling)core->options.draft.sampling,
+    };
+}
+
+/* Everything but pages, in the ledger's words. */
+static void fill_ledger(struct engine_core *core) {
+    struct sluice_memory_ledger *ledger = &core->facts.memory;
+    struct round_runner_options runner = engine_core_runner_options(core);
+    ledger->mapped_weight_bytes = core->weights.mapped_bytes;
+    ledger->copied_weight_bytes = core->weights.copied_bytes;
+    ledger->slot_state_bytes = (size_t)core->options.sequence_limit * core->states.slot_bytes;
+    ledger->snapshot_bytes = (size_t)engine_core_snapshot_count(core) * core->states.snapshot_bytes;
+    ledger->step_bytes = executor_step_bytes(core->executor);
+    ledger->host_bytes = round_runner_bytes(&runner, worker_pool_thread_count(core->pool));
+    ledger->page_tokens = core->options.page_tokens;
+}
+
+static enum status alloc_states(struct engine_core *core) {
+    struct sluice_memory_ledger *ledger = &core->facts.memory;
+    fill_ledger(core);
+    size_t without_pages = state_pool_bytes(&core->states, 0);
+    struct memory_plan_input input = {
+        .limit_bytes = core->options.memory_limit_bytes,
+        .available_bytes = memory_available_bytes("/proc/meminfo", "/proc/self/cgroup", "/sys/fs/cgroup"),
+        .fixed_bytes = without_pages + ledger->copied_weight_bytes + ledger->step_bytes + ledger->host_bytes,
+        .page_bytes = core->states.page_bytes,
+        .page_tokens = core->options.page_tokens,
+        .pages_per_sequence = core->states.pages_per_slot,
+        .sequence_limit = core->options.sequence_limit,
+        .has_prefix_cache = core->options.has_prefix_cache,
+    };
+    TRY(memory_plan_pages(&input, &ledger->page_count));
+    TRY(state_pool_alloc(&core->states, ledger->page_count));
+    ledger->page_state_bytes = core->states.bytes - without_pages;
+    ledger->token_capacity = (int64_t)ledger->page_count * ledger->page_tokens;
+    /* With one node there is nothing to spread, and pages that nobody writes cost nothing. */
+    if (device_reads_host_memory(core->device) && cpu_topology_memory_nodes("/sys/devices/system/node") > 1) {
+        TRY(state_pool_spread(&core->states, core->pool));
+    }
+    return STATUS_OK;
+}
+
+static void collect_facts(struct engine_core *core) {
+    core->facts.vocabulary_size = core->model->vocabulary_size;
+    core->facts.context_tokens = core->options.context_tokens;
+    core->facts.layer_count = core->model->layer_count;
+    core->facts.sequence_limit = core->options.sequence_limit;
+    core->facts.draft_limit = core->options.draft.limit;
+    core->facts.has_draft_layer = core->model->has_draft_layer;
+    core->facts.tensor_count = core->tensors.count;
+}
+
+enum status engine_core_build(const struct sluice_engine_options *options, const struct json *config,
+                              struct checkpoint **checkpoint, struct engine_core **out) {
+    enum status status = STATUS_OK;
+    struct engine_core *core = calloc(1, sizeof *core);
+    CHECK_MEMORY(core);
+    core->options = *options;
+    arena_init(&core->model_arena, MODEL_ARENA_BLOCK_BYTES);
+    TRY_GOTO(create_model(core, config));
+    TRY_GOTO(create_device(core));
+    TRY_GOTO(load_weights(core, checkpoint));
+    TRY_GOTO(describe_states(core));
+    TRY_GOTO(create_executor(core));
+    TRY_GOTO(alloc_states(core));
+    collect_facts(core);
+    *out = core;
+    return STATUS_OK;
+fail:
+    engine_core_close(&core);
+    return status;
+}
+
+static enum status open_files(const char *directory, struct json **config, struct checkpoint **checkpoint) {
+    struct string_buffer path = {0};
+    string_buffer_append_format(&path, "%s/config.json", directory);
+    enum status status = string_buffer_check(&path);
+    if (status == STATUS_OK) {
+        status = json_parse_file(string_buffer_text(&path), CONFIG_BYTES_MAX, config);
+    }
+    string_buffer_deinit(&path);
+    if (status == STATUS_OK) {
+        status = checkpoint_open(directory, checkpoint);
+    }
+    return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
+}
+
+enum status engine_core_open(const struct sluice_engine_options *options, struct engine_core **out) {
+    double started = clock_seconds();
+    struct json *config = NULL;
+    struct checkpoint *checkpoint = NULL;
+    *out = NULL;
+    enum status status = check_options(options);
+    if (status == STATUS_OK) {
+        status = open_files(options->model_directory, &config, &checkpoint);
+    }
+    if (status == STATUS_OK) {
+        status = engine_core_build(options, config, &checkpoint, out);
+    }
+    json_free(&config);
+    checkpoint_close(&checkpoint);
+    if (status != STATUS_OK) {
+        return error_forward(status, ERROR_HERE);
+    }
+    (*out)->facts.load_seconds = clock_seconds() - started;
+    return STATUS_OK;
+}
+
+void engine_core_close(struct engine_core **core_pointer) {
+    struct engine_core *core = *core_pointer;
+    if (core == NULL) {
+        return;
+    }
+    executor_destroy(&core->executor);
+    state_pool_deinit(&core->states);
+    if (core->device != NULL) {
+        weights_release(&core->weights, core->device);
+    }
+    worker_pool_destroy(&core->pool);
+    device_stream_destroy(&core->stream);
+    device_destroy(&core->device);
+    arena_deinit(&core->model_arena);
+    free(core);
+    *core_pointer = NULL;
+}

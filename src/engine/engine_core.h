@@ -1,0 +1,56 @@
+/*
+ * What runs steps: model, weights, state and executor, without requests and without a thread of its own.
+ *
+ * The engine adds a scheduler and a thread (engine/engine_loop.h). Tools that measure or trace single steps,
+ * and tests, use a core directly. One thread at a time.
+ */
+#ifndef SLUICE_ENGINE_ENGINE_CORE_H
+#define SLUICE_ENGINE_ENGINE_CORE_H
+
+#include "base/arena.h"
+#include "base/worker_pool.h"
+#include "engine/executor.h"
+#include "engine/round.h"
+#include "engine/state_pool.h"
+#include "model/model.h"
+#include "model/state_table.h"
+#include "sluice/engine.h"
+#include "weights/loader.h"
+
+struct engine_core {
+    struct sluice_engine_options options; /* with the defaults worked out */
+    struct arena model_arena;             /* model, specs, state table */
+    struct model *model;
+    struct tensor_spec_list tensors; /* what the model expected of its checkpoint */
+    const struct backend *backend;
+    struct device *device;
+    struct stream *stream;
+    struct worker_pool *pool;
+    struct loaded_weights weights;
+    struct state_table state_table;
+    struct state_pool states;
+    struct executor *executor;
+    struct sluice_engine_facts facts;
+};
+
+/*
+ * Opens the checkpoint at options->model_directory. Pages as memory_plan decides; `host_bytes` of other
+ * memory count against the limit, given the core without its pages. Errors as sluice_engine_open. Owned:
+ * engine_core_close.
+ */
+enum status engine_core_open(const struct sluice_engine_options *options, struct engine_core **out);
+
+/* The same from a parsed configuration and an open checkpoint, which is taken over. */
+enum status engine_core_build(const struct sluice_engine_options *options, const struct json *config,
+                              struct checkpoint **checkpoint, struct engine_core **out);
+
+/* Frees everything and nulls; NULL inside is allowed. */
+void engine_core_close(struct engine_core **core);
+
+/* Slots of sequences come first, those of snapshots follow. */
+int32_t engine_core_snapshot_count(const struct engine_core *core);
+
+/* What a round runner for this core needs; its memory is in the core's ledger. */
+struct round_runner_options engine_core_runner_options(const struct engine_core *core);
+
+#endif

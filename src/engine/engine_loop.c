@@ -1,0 +1,173 @@
+/*
+ * The engine's thread: takes what was submitted, runs rounds while there is something to run, and shows
+ * requests what each round gave them.
+ */
+#include <stdlib.h>
+
+#include "base/condition.h"
+#include "engine/engine_internal.h"
+
+static enum sluice_request_phase phase_of(const struct sequence *sequence) {
+    if (sequence->phase == SEQUENCE_FINISHED) {
+        return SLUICE_REQUEST_FINISHED;
+    }
+    if (sequence->phase == SEQUENCE_WAITING) {
+        return SLUICE_REQUEST_WAITING;
+    }
+    return sequence_is_answering(sequence) ? SLUICE_REQUEST_ANSWERING : SLUICE_REQUEST_READING;
+}
+
+static double since_submission(const struct sequence *sequence, double moment) {
+    return moment == 0.0 ? 0.0 : moment - sequence->submit_seconds;
+}
+
+/* Shows the sequence's progress to whoever waits. The mutex is held. */
+static void publish(struct sluice_request *request) {
+    const struct sequence *sequence = &request->sequence;
+    int32_t done = sequence->computed < sequence->prompt_count ? sequence->computed : sequence->prompt_count;
+    request->state = (struct sluice_request_state){
+        .phase = phase_of(sequence),
+        .finish_reason = sequence->finish_reason,
+        .status = (enum sluice_status)sequence->status,
+        .message = sequence->message,
+        .prompt_tokens_done = (size_t)done,
+        .cached_prompt_tokens = (size_t)sequence->cached_prompt_tokens,
+        .token_count = (size_t)(sequence->token_count - sequence->prompt_count),
+        .verified_drafts = (size_t)sequence->verified_drafts,
+        .accepted_drafts = (size_t)sequence->accepted_drafts,
+        .preemptions = (size_t)sequence->preemptions,
+        .queue_seconds = since_submission(sequence, sequence->start_seconds),
+        .first_token_seconds = since_submission(sequence, sequence->first_token_seconds),
+        .last_token_seconds = since_submission(sequence, sequence->last_token_seconds),
+    };
+    pthread_cond_broadcast(&request->changed);
+    if (request->notify != NULL) {
+        request->notify(request->notify_context);
+    }
+}
+
+void engine_request_free(struct sluice_request *request) {
+    sequence_deinit(&request->sequence);
+    pthread_cond_destroy(&request->changed);
+    free(request);
+}
+
+void engine_loop_finished(void *context, struct sequence *sequence) {
+    struct sluice_engine *engine = context;
+    struct sluice_request *request = (struct sluice_request *)(void *)sequence;
+    /* What a step gave is shown before the next begins, but nobody may free what the scheduler still holds:
+     * it has let go of the sequence before it calls. */
+    pthread_mutex_lock(&engine->mutex);
+    publish(request);
+    bool is_released = request->is_released;
+    pthread_mutex_unlock(&engine->mutex);
+    if (is_released) {
+        engine_request_free(request);
+    }
+}
+
+/* Shows all that run or wait how far they are. */
+static void publish_lists(struct sluice_engine *engine) {
+    const struct scheduler *scheduler = engine->work.scheduler;
+    for (int is_waiting = 0; is_waiting < 2; is_waiting++) {
+        struct sequence *sequence = scheduler_first(scheduler, is_waiting);
+        for (; sequence != NULL; sequence = sequence->next) {
+            struct sluice_request *request = (struct sluice_request *)(void *)sequence;
+            bool has_changed =
+                request->state.phase != phase_of(sequence) ||
+                request->state.token_count != (size_t)(sequence->token_count - sequence->prompt_count) ||
+                (request->state.prompt_tokens_done != (size_t)sequence->computed &&
+                 sequence->computed <= sequence->prompt_count);
+            if (has_changed) {
+                publish(request);
+            }
+        }
+    }
+}
+
+static void mark_cancelled(struct sluice_engine *engine) {
+    const struct scheduler *scheduler = engine->work.scheduler;
+    for (int is_waiting = 0; is_waiting < 2; is_waiting++) {
+        struct sequence *sequence = scheduler_first(scheduler, is_waiting);
+        for (; sequence != NULL; sequence = sequence->next) {
+            const struct sluice_request *request = (const struct sluice_request *)(const void *)sequence;
+            sequence->is_cancelled = engine->is_closing || request->is_cancelled;
+        }
+    }
+}
+
+/* Takes over what was asked for since the last look. The mutex is held. */
+static void take_wishes(struct sluice_engine *engine) {
+    while (engine->first_submitted != NULL) {
+        struct sluice_request *request = engine->first_submitted;
+        engine->first_submitted = request->next_submitted;
+        scheduler_submit(engine->work.scheduler, &request->sequence);
+    }
+    engine->last_submitted = NULL;
+    if (engine->has_cancellations || engine->is_closing) {
+        mark_cancelled(engine);
+        engine->has_cancellations = false;
+    }
+    if (engine->is_clearing) {
+        if (engine->work.prefixes != NULL) {
+            prefix_cache_clear(engine->work.prefixes);
+        }
+        engine->is_clearing = false;
+        pthread_cond_broadcast(&engine->cleared);
+    }
+}
+
+/* Sleeps until something is asked for, or until the next deadline of a request that waits. */
+static void wait_for_wishes(struct sluice_engine *engine) {
+    while (engine->first_submitted == NULL && !engine->has_cancellations && !engine->is_closing &&
+           !engine->is_clearing) {
+        double deadline = scheduler_next_deadline(engine->work.scheduler);
+        if (deadline == 0.0) {
+            pthread_cond_wait(&engine->wanted, &engine->mutex);
+            continue;
+        }
+        if (!condition_wait_until(&engine->wanted, &engine->mutex, deadline)) {
+            return;
+        }
+    }
+}
+
+static void *run_loop(void *context) {
+    struct sluice_engine *engine = context;
+    bool has_work = false;
+    bool is_open = true;
+    while (is_open) {
+        pthread_mutex_lock(&engine->mutex);
+        if (!has_work) {
+            wait_for_wishes(engine);
+        }
+        take_wishes(engine);
+        bool is_closing = engine->is_closing;
+        pthread_mutex_unlock(&engine->mutex);
+        has_work = engine_work_run(&engine->work);
+        pthread_mutex_lock(&engine->mutex);
+        publish_lists(engine);
+        engine_work_stats(&engine->work, &engine->stats);
+        pthread_mutex_unlock(&engine->mutex);
+        is_open = !is_closing || has_work;
+    }
+    return NULL;
+}
+
+enum status engine_loop_start(struct sluice_engine *engine) {
+    int error = pthread_create(&engine->thread, NULL, run_loop, engine);
+    CHECK(error == 0, STATUS_OUT_OF_MEMORY, "the engine's thread cannot be started (error %d)", error);
+    engine->has_thread = true;
+    return STATUS_OK;
+}
+
+void engine_loop_stop(struct sluice_engine *engine) {
+    if (engine->has_thread) {
+        pthread_mutex_lock(&engine->mutex);
+        engine->is_closing = true;
+        pthread_cond_signal(&engine->wanted);
+        pthread_mutex_unlock(&engine->mutex);
+        pthread_join(engine->thread, NULL);
+        engine->has_thread = false;
+    }
+}

@@ -1,0 +1,179 @@
+/* What the engine's thread works with, and one round of it. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "engine/draft_profile.h"
+#include "engine/engine_internal.h"
+
+/* Tokens between snapshots inside a long prompt: rarer than pages, for each costs a copy of the rings. */
+enum { SNAPSHOT_INTERVAL_TOKENS = 2048 };
+
+/* Rows of the largest ring of the draft layer: what a sequence must catch up on. */
+static int32_t draft_window(const struct engine_core *core) {
+    int64_t rows = 0;
+    for (int i = 0; i < core->state_table.count; i++) {
+        const struct state_kind *kind = &core->state_table.kinds[i];
+        if (kind->is_draft && kind->rows > rows) {
+            rows = kind->rows;
+        }
+    }
+    return (int32_t)rows;
+}
+
+static int32_t snapshot_interval(int32_t page_tokens) {
+    int32_t pages = SNAPSHOT_INTERVAL_TOKENS / page_tokens;
+    return page_tokens * (pages == 0 ? 1 : pages);
+}
+
+static enum status create_prefixes(struct engine_work *work) {
+    const struct sluice_engine_options *options = &work->core->options;
+    struct prefix_cache_options cache = {
+        .pages = &work->pages,
+        .page_tokens = options->page_tokens,
+        .first_snapshot_slot = options->sequence_limit,
+        .snapshot_count = engine_core_snapshot_count(work->core),
+    };
+    CHECK(getrandom(&cache.hash_seed, sizeof cache.hash_seed, 0) == (ssize_t)sizeof cache.hash_seed,
+          STATUS_IO, "no random number for the prefix cache's keys could be had");
+    return prefix_cache_create(&cache, &work->prefixes);
+}
+
+static enum status create_controller(struct engine_work *work) {
+    const struct sluice_draft_options *draft = &work->core->options.draft;
+    struct draft_controller_options options = {
+        .draft_limit = draft->limit,
+        .slot_count = work->core->options.sequence_limit,
+        .is_adaptive = draft->is_adaptive,
+        .schedule = (const struct draft_schedule_row *)(const void *)draft->schedule,
+        .schedule_row_count = (int32_t)draft->schedule_row_count,
+    };
+    TRY(draft_controller_create(&options, &work->controller));
+    return draft->is_adaptive ? draft_profile_measure(work->core, work->controller) : STATUS_OK;
+}
+
+static enum status create_scheduler(struct engine_work *work,
+                                    void (*finished)(void *context, struct sequence *sequence),
+                                    void *context) {
+    const struct engine_core *core = work->core;
+    struct scheduler_options options = {
+        .pages = &work->pages,
+        .prefixes = work->prefixes,
+        .controller = work->controller,
+        .slot_count = core->options.sequence_limit,
+        .row_limit = core->options.step_token_limit,
+        .page_tokens = core->options.page_tokens,
+        .context_tokens = (int32_t)core->options.context_tokens,
+        .draft_limit = core->options.draft.limit,
+        .draft_window = draft_window(core),
+        .snapshot_interval = snapshot_interval(core->options.page_tokens),
+        .finished = finished,
+        .finished_context = context,
+    };
+    return scheduler_create(&options, &work->scheduler);
+}
+
+enum status engine_work_init(struct engine_work *work, struct engine_core **core,
+                             void (*finished)(void *context, struct sequence *sequence), void *context) {
+    *work = (struct engine_work){.core = *core};
+    *core = NULL;
+    struct round_runner_options runner = engine_core_runner_options(work->core);
+    TRY(page_pool_init(&work->pages, work->core->states.page_count));
+    if (work->core->options.has_prefix_cache) {
+        TRY(create_prefixes(work));
+    }
+    if (work->core->options.draft.limit > 0) {
+        TRY(create_controller(work));
+    }
+    TRY(create_scheduler(work, finished, context));
+    return round_runner_create(&runner, &work->runner);
+}
+
+void engine_work_deinit(struct engine_work *work) {
+    round_runner_destroy(&work->runner);
+    scheduler_destroy(&work->scheduler);
+    draft_controller_destroy(&work->controller);
+    prefix_cache_destroy(&work->prefixes);
+    page_pool_deinit(&work->pages);
+    engine_core_close(&work->core);
+}
+
+static int64_t row_count(const struct round_plan *plan) {
+    int64_t rows = 0;
+    for (int32_t i = 0; i < plan->step.segment_count; i++) {
+        rows += plan->step.segments[i].row_count;
+    }
+    return rows;
+}
+
+bool engine_work_run(struct engine_work *work) {
+    struct round_plan plan;
+    struct round_result result;
+    double started = clock_seconds();
+    if (!scheduler_plan(work->scheduler, started, &plan)) {
+        return false;
+    }
+    double planned = clock_seconds();
+    enum status status = round_run(work->runner, &plan, &result);
+    double done = clock_seconds();
+    if (status == STATUS_OK) {
+        work->steps++;
+        work->step_rows += row_count(&plan);
+        work->draft_seconds += result.draft_seconds;
+        scheduler_complete(work->scheduler, &result, done);
+    } else {
+        scheduler_fail(work->scheduler, status, error_last()->message);
+    }
+    work->round_seconds += done - planned;
+    work->planning_seconds += planned - started + (clock_seconds() - done);
+    return true;
+}
+
+struct sequence_bounds engine_work_bounds(const struct engine_work *work) {
+    return (struct sequence_bounds){
+        .vocabulary_size = work->core->model->vocabulary_size,
+        .context_tokens = work->core->options.context_tokens,
+        .page_tokens = work->core->options.page_tokens,
+        .page_count = work->pages.page_count,
+        .draft_limit = work->core->options.draft.limit,
+    };
+}
+
+static void add_draft_stats(const struct draft_counters *counters, struct sluice_engine_stats *stats) {
+    stats->draft_tokens = counters->proposed;
+    memcpy(stats->verified_drafts, counters->verified, sizeof stats->verified_drafts);
+    memcpy(stats->accepted_drafts, counters->accepted, sizeof stats->accepted_drafts);
+    memcpy(stats->ticks_by_draft_length, counters->ticks_by_length, sizeof stats->ticks_by_draft_length);
+    stats->cold_ticks = counters->cold_ticks;
+    stats->warm_ticks = counters->warm_ticks;
+    stats->draft_switches = counters->switches;
+    stats->draft_guard_trips = counters->guard_trips;
+    stats->draft_probe_gain = counters->probe_gain;
+}
+
+void engine_work_stats(const struct engine_work *work, struct sluice_engine_stats *stats) {
+    struct scheduler_gauges gauges = scheduler_gauges(work->scheduler);
+    *stats = (struct sluice_engine_stats){
+        .running_requests = gauges.running,
+        .waiting_requests = gauges.waiting,
+        .free_pages = work->pages.free_count,
+        .steps = work->steps,
+        .step_rows = work->step_rows,
+        .step_seconds = work->round_seconds + work->planning_seconds,
+        .planning_seconds = work->planning_seconds,
+        .draft_seconds = work->draft_seconds,
+        .finished_requests = gauges.finished,
+        .preemptions = gauges.preemptions,
+        .prompt_tokens = gauges.prompt_tokens,
+        .cached_prompt_tokens = gauges.cached_prompt_tokens,
+        .output_tokens = gauges.output_tokens,
+    };
+    if (work->prefixes != NULL) {
+        stats->cached_pages = (int32_t)prefix_cache_counters(work->prefixes).unused_pages;
+    }
+    if (work->controller != NULL) {
+        struct draft_counters counters = draft_controller_counters(work->controller);
+        add_draft_stats(&counters, stats);
+    }
+}

@@ -1,0 +1,80 @@
+/*
+ * Who runs in the next step, with how many tokens, in which memory.
+ *
+ * Running sequences that answer go first, one row each, then their drafts, then prompts in chunks, oldest
+ * sequence first, up to row_limit rows; then waiting sequences are let in, by priority and order of arrival,
+ * while slots and pages last. So a prompt of any length delays a running answer by one step at most. Pages
+ * are taken when rows need them; when none can be had (unused cached ones are given up first), the youngest
+ * of the lowest priority gives its pages back and waits again in front of its equals: it reads its tokens
+ * anew later, with the same bits. The oldest of the highest priority never gives way, and a sequence that
+ * needs more than all pages is refused at submission, so one always gets on.
+ *
+ * The scheduler runs nothing and reads no clock. Every plan is followed by one completion before the next
+ * plan. No allocation after creation. One thread at a time.
+ */
+#ifndef SLUICE_ENGINE_SCHEDULER_H
+#define SLUICE_ENGINE_SCHEDULER_H
+
+#include "engine/draft_controller.h"
+#include "engine/page_pool.h"
+#include "engine/prefix_cache.h"
+#include "engine/round_plan.h"
+#include "engine/sequence.h"
+
+struct scheduler;
+
+struct scheduler_options {
+    struct page_pool *pages;             /* borrowed */
+    struct prefix_cache *prefixes;       /* borrowed; NULL: none */
+    struct draft_controller *controller; /* borrowed; NULL: no drafts */
+    int32_t slot_count;                  /* sequences that run at once */
+    int32_t row_limit;                   /* rows of a step; at least slot_count */
+    int32_t page_tokens;
+    int32_t context_tokens;
+    int32_t draft_limit;
+    int32_t draft_window;      /* rows of the draft layer's rings: what a sequence must catch up on */
+    int32_t snapshot_interval; /* tokens between snapshots inside a prompt, a multiple of page_tokens */
+    /* Called when a sequence has ended; it is in no list any more. */
+    void (*finished)(void *context, struct sequence *sequence);
+    void *finished_context;
+};
+
+struct scheduler_gauges {
+    int32_t running;
+    int32_t waiting;
+    int64_t preemptions;
+    int64_t finished;
+    int64_t prompt_tokens;
+    int64_t cached_prompt_tokens;
+    int64_t output_tokens;
+};
+
+enum status scheduler_create(const struct scheduler_options *options, struct scheduler **out);
+
+/* Frees and nulls; NULL inside is allowed. Sequences that have not ended are forgotten. */
+void scheduler_destroy(struct scheduler **scheduler);
+
+/* Takes a sequence in; borrowed until it is finished. */
+void scheduler_submit(struct scheduler *scheduler, struct sequence *sequence);
+
+/*
+ * Plans the next round at time `now`: sequences that were cancelled or are too late end first. Returns false
+ * if there is nothing to run. The plan is valid until scheduler_complete.
+ */
+bool scheduler_plan(struct scheduler *scheduler, double now, struct round_plan *out);
+
+/* Takes what the planned round gave: accepted tokens, ended sequences, pages to share. */
+void scheduler_complete(struct scheduler *scheduler, const struct round_result *result, double now);
+
+/* Ends every sequence with this error: the planned round could not be run. */
+void scheduler_fail(struct scheduler *scheduler, enum status status, const char *message);
+
+/* The first of the running sequences, or of the waiting ones; the others follow by `next`. NULL: none. */
+struct sequence *scheduler_first(const struct scheduler *scheduler, bool is_waiting);
+
+/* The earliest deadline of any sequence; 0: none. */
+double scheduler_next_deadline(const struct scheduler *scheduler);
+
+struct scheduler_gauges scheduler_gauges(const struct scheduler *scheduler);
+
+#endif

@@ -1,0 +1,110 @@
+/* Letting waiting sequences in: a slot, pages, and what the prefix cache knows of their beginning. */
+#include "engine/scheduler_internal.h"
+
+static int32_t free_slot(const struct scheduler *scheduler) {
+    for (int32_t slot = 0; slot < scheduler->options.slot_count; slot++) {
+        if (scheduler->slots[slot] == NULL) {
+            return slot;
+        }
+    }
+    return -1;
+}
+
+/* Looks the beginning up; its pages are referred to from here on. */
+static struct prefix_match find_prefix(struct scheduler *scheduler, const struct sequence *sequence) {
+    struct prefix_match match = {.snapshot_slot = -1};
+    if (scheduler->options.prefixes != NULL && sequence->uses_prefix_cache) {
+        prefix_cache_match(scheduler->options.prefixes, sequence->tokens, sequence->token_count - 1,
+                           scheduler->matched_pages, &match);
+    }
+    return match;
+}
+
+static int32_t matched_page_count(const struct scheduler *scheduler, const struct prefix_match *match) {
+    return match->token_count / scheduler->options.page_tokens;
+}
+
+static void drop_match(struct scheduler *scheduler, const struct prefix_match *match) {
+    for (int32_t i = 0; i < matched_page_count(scheduler, match); i++) {
+        page_pool_drop_reference(scheduler->options.pages, scheduler->matched_pages[i]);
+    }
+}
+
+/*
+ * Whether there are pages for all known tokens and the next one, and one more for each running sequence: so
+ * newcomers do not push out at once what already runs. Alone, a sequence always fits (sequence_init).
+ */
+static bool has_pages(const struct scheduler *scheduler, const struct sequence *sequence,
+                      const struct prefix_match *match) {
+    int32_t page_tokens = scheduler->options.page_tokens;
+    int64_t available = scheduler->options.pages->free_count;
+    int64_t needed = sequence->token_count / page_tokens + 1;
+    needed = needed < sequence->page_limit ? needed : sequence->page_limit;
+    if (scheduler->options.prefixes != NULL) {
+        available += prefix_cache_counters(scheduler->options.prefixes).unused_pages;
+    }
+    return scheduler->running.count == 0 ||
+           needed - matched_page_count(scheduler, match) + scheduler->running.count <= available;
+}
+
+/* The sequence starts behind what matched, in a slot of its own. */
+static void take_match(struct scheduler *scheduler, struct sequence *sequence,
+                       const struct prefix_match *match) {
+    for (int32_t i = 0; i < matched_page_count(scheduler, match); i++) {
+        scheduler->plan.page_updates[scheduler->plan.page_update_count++] = (struct step_page_update){
+            .slot = sequence->slot, .index = i, .page = scheduler->matched_pages[i]};
+        sequence->pages[i] = scheduler->matched_pages[i];
+    }
+    sequence->page_count = matched_page_count(scheduler, match);
+    sequence->computed = match->token_count;
+    if (match->token_count > 0) {
+        scheduler_add_slot_operation(scheduler, STEP_SLOT_COPY, match->snapshot_slot, sequence->slot);
+    } else if (scheduler->options.draft_limit > 0) {
+        scheduler_add_slot_operation(scheduler, STEP_SLOT_CLEAR_DRAFT, 0, sequence->slot);
+    }
+    bool has_draft_rows = match->has_draft_rows && scheduler->options.draft_limit > 0;
+    sequence->restored_from = has_draft_rows ? match->snapshot_slot : -1;
+    sequence->draft_gap_end = has_draft_rows ? 0 : match->token_count;
+    sequence->branch_point = match->cached_token_count > match->token_count ? match->cached_token_count : 0;
+    if (sequence->preemptions == 0) {
+        sequence->cached_prompt_tokens = match->token_count;
+        scheduler->gauges.cached_prompt_tokens += match->token_count;
+    }
+}
+
+static bool start(struct scheduler *scheduler, struct sequence *sequence, int32_t slot) {
+    struct prefix_match match = find_prefix(scheduler, sequence);
+    if (!has_pages(scheduler, sequence, &match)) {
+        drop_match(scheduler, &match);
+        return false;
+    }
+    sequence_list_remove(&scheduler->waiting, sequence);
+    sequence->phase = SEQUENCE_RUNNING;
+    sequence->slot = slot;
+    scheduler->slots[slot] = sequence;
+    scheduler_list(&scheduler->running, sequence);
+    take_match(scheduler, sequence, &match);
+    if (scheduler->options.controller != NULL) {
+        draft_controller_start_sequence(scheduler->options.controller, slot,
+                                        sequence->rules.sampling.temperature);
+    }
+    return true;
+}
+
+void scheduler_admit(struct scheduler *scheduler) {
+    int32_t slot = free_slot(scheduler);
+    while (scheduler->waiting.first != NULL && slot >= 0 &&
+           scheduler->plan.row_count < scheduler->options.row_limit) {
+        struct sequence *sequence = scheduler->waiting.first;
+        if (!start(scheduler, sequence, slot)) {
+            return;
+        }
+        /* Who starts behind a snapshot must run in this step: the snapshot's slot may be another's in the
+         * next. */
+        if (!scheduler_plan_prompt(scheduler, sequence)) {
+            scheduler_preempt(scheduler, sequence);
+            return;
+        }
+        slot = free_slot(scheduler);
+    }
+}

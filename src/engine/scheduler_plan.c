@@ -1,0 +1,270 @@
+/*
+ * Making a plan: ends that were decided, pages, rows of answers, rows of prompts, newcomers, drafts.
+ *
+ * Pages come first and in order of rank, before any row is planned: so whoever has to give way is not yet in
+ * the plan.
+ */
+#include "engine/scheduler_internal.h"
+
+static void end_where_due(struct scheduler *scheduler, struct sequence_list *list, double now) {
+    struct sequence *next;
+    for (struct sequence *sequence = list->first; sequence != NULL; sequence = next) {
+        next = sequence->next;
+        if (sequence->is_cancelled) {
+            sequence_finish(sequence, SLUICE_FINISH_CANCELLED, STATUS_OK, NULL);
+        } else if (sequence->deadline > 0.0 && now >= sequence->deadline) {
+            sequence_finish(sequence, SLUICE_FINISH_DEADLINE, STATUS_OK, NULL);
+        } else {
+            continue;
+        }
+        scheduler_end(scheduler, sequence);
+    }
+}
+
+void scheduler_preempt(struct scheduler *scheduler, struct sequence *sequence) {
+    scheduler_take_off(scheduler, sequence);
+    sequence->phase = SEQUENCE_WAITING;
+    sequence->preemptions++;
+    scheduler->gauges.preemptions++;
+    scheduler_list(&scheduler->waiting, sequence);
+}
+
+/* Last position that the sequence's rows of this step may reach, drafts excepted. */
+static int32_t wanted_positions(const struct scheduler *scheduler, const struct sequence *sequence) {
+    int32_t reach = sequence->computed + scheduler->options.row_limit;
+    return reach < sequence->token_count ? reach : sequence->token_count;
+}
+
+/* Makes room for a sequence's rows; the lowest in rank gives way, at last the sequence itself. */
+static bool make_room(struct scheduler *scheduler, struct sequence *sequence) {
+    while (!scheduler_reserve_pages(scheduler, sequence, wanted_positions(scheduler, sequence))) {
+        struct sequence *last = scheduler->running.last;
+        scheduler_preempt(scheduler, last);
+        if (last == sequence) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void make_room_for_all(struct scheduler *scheduler) {
+    struct sequence *sequence = scheduler->running.first;
+    while (sequence != NULL && make_room(scheduler, sequence)) {
+        sequence = sequence->next;
+    }
+}
+
+/* Drafts of which the constraint, the length and the pages allow a verification. */
+static int32_t usable_drafts(struct scheduler *scheduler, struct sequence *sequence, int32_t row_room) {
+    const struct sluice_constraint *constraint = &sequence->rules.constraint;
+    int32_t count = sequence->draft_count < row_room ? sequence->draft_count : row_room;
+    if (count > 0 && constraint->count_allowed != NULL) {
+        count = (int32_t)constraint->count_allowed(constraint->context, sequence->drafts, (size_t)count);
+    }
+    while (count > 0 && !scheduler_reserve_pages(scheduler, sequence, sequence->token_count + count)) {
+        count--;
+    }
+    return count;
+}
+
+static struct round_segment *add_segment(struct scheduler *scheduler, struct sequence *sequence,
+                                         const int32_t *tokens, int32_t row_count) {
+    struct plan_arrays *plan = &scheduler->plan;
+    int32_t index = plan->segment_count++;
+    plan->sequences[index] = sequence;
+    plan->steps[index] = (struct step_segment){.slot = sequence->slot,
+                                               .first_position = sequence->computed,
+                                               .row_count = row_count,
+                                               .token_ids = tokens};
+    plan->segments[index] =
+        (struct round_segment){.rules = &sequence->rules,
+                               .answer_index = sequence->token_count - sequence->prompt_count,
+                               .token_room = sequence->token_limit - sequence->token_count,
+                               .saved_row = -1};
+    plan->row_count += row_count;
+    return &plan->segments[index];
+}
+
+static void want_logits(struct plan_arrays *plan, int32_t first_row, int32_t count) {
+    for (int32_t i = 0; i < count; i++) {
+        plan->logit_rows[plan->logit_row_count++] = first_row + i;
+    }
+}
+
+/* The last known token and the drafts after it, side by side. `rows_after`: rows that others need. */
+static void plan_answer(struct scheduler *scheduler, struct sequence *sequence, int32_t rows_after) {
+    struct plan_arrays *plan = &scheduler->plan;
+    int32_t first_row = plan->row_count;
+    int32_t room = scheduler->options.row_limit - first_row - rows_after - 1;
+    int32_t drafts = usable_drafts(scheduler, sequence, room);
+    int32_t *tokens = plan->row_tokens + first_row;
+    tokens[0] = sequence->tokens[sequence->token_count - 1];
+    for (int32_t i = 0; i < drafts; i++) {
+        tokens[1 + i] = sequence->drafts[i];
+    }
+    struct round_segment *segment = add_segment(scheduler, sequence, tokens, 1 + drafts);
+    segment->is_sampled = true;
+    segment->draft_count = drafts;
+    want_logits(plan, first_row, 1 + drafts);
+}
+
+static void plan_answers(struct scheduler *scheduler) {
+    int32_t left = 0;
+    for (struct sequence *s = scheduler->running.first; s != NULL; s = s->next) {
+        left += sequence_is_answering(s);
+    }
+    for (struct sequence *s = scheduler->running.first; s != NULL; s = s->next) {
+        if (sequence_is_answering(s)) {
+            plan_answer(scheduler, s, --left);
+        }
+    }
+}
+
+static int32_t smaller(int32_t a, int32_t b) {
+    return a < b ? a : b;
+}
+
+int32_t scheduler_next_boundary(const struct scheduler *scheduler, const struct sequence *sequence,
+                                int32_t position) {
+    const struct scheduler_options *options = &scheduler->options;
+    int32_t end = sequence->token_count;
+    if (options->prefixes == NULL || !sequence->uses_prefix_cache) {
+        return end;
+    }
+    int32_t boundary = (position / options->snapshot_interval + 1) * options->snapshot_interval;
+    /* One token must be left to run, so that a sequence which starts here has something to choose from. */
+    int32_t last_page_end = (end - 1) / options->page_tokens * options->page_tokens;
+    boundary = smaller(boundary, end);
+    if (sequence->branch_point > position) {
+        boundary = smaller(boundary, sequence->branch_point);
+    }
+    return last_page_end > position ? smaller(boundary, last_page_end) : boundary;
+}
+
+bool scheduler_plan_prompt(struct scheduler *scheduler, struct sequence *sequence) {
+    struct plan_arrays *plan = &scheduler->plan;
+    int32_t first = sequence->computed;
+    int32_t end = smaller(first + scheduler->options.row_limit - plan->row_count,
+                          scheduler_next_boundary(scheduler, sequence, first));
+    if (end <= first || !scheduler_reserve_pages(scheduler, sequence, end)) {
+        return false;
+    }
+    int32_t first_row = plan->row_count;
+    struct round_segment *segment = add_segment(scheduler, sequence, sequence->tokens + first, end - first);
+    segment->is_sampled = end == sequence->token_count;
+    segment->following_token = segment->is_sampled ? -1 : sequence->tokens[end];
+    want_logits(plan, first_row + end - first - 1, segment->is_sampled ? 1 : 0);
+    return true;
+}
+
+static void plan_prompts(struct scheduler *scheduler) {
+    for (struct sequence *s = scheduler->running.first; s != NULL; s = s->next) {
+        if (!sequence_is_answering(s)) {
+            scheduler_plan_prompt(scheduler, s);
+        }
+    }
+}
+
+/* Drafts that may be made now: the next round gets one token at least before it verifies them. */
+static int32_t draft_room(const struct scheduler *scheduler, const struct sequence *sequence) {
+    int32_t room = sequence->token_limit - sequence->token_count - 2;
+    int32_t limit = smaller(sequence->draft_limit, scheduler->options.draft_limit);
+    return room < 0 ? 0 : smaller(room, limit);
+}
+
+static void collect_candidates(struct scheduler *scheduler) {
+    struct plan_arrays *plan = &scheduler->plan;
+    int64_t context = 0;
+    int32_t rows = 0;
+    plan->candidate_count = 0;
+    for (int32_t i = 0; i < plan->segment_count; i++) {
+        if (plan->segments[i].is_sampled) {
+            const struct sequence *sequence = plan->sequences[i];
+            plan->candidates[plan->candidate_count++] =
+                (struct draft_candidate){.slot = sequence->slot,
+                                         .pending_drafts = plan->segments[i].draft_count,
+                                         .draft_room = draft_room(scheduler, sequence)};
+            context += sequence->token_count;
+            rows += 1 + plan->segments[i].draft_count;
+        }
+    }
+    plan->tick = (struct draft_tick){
+        .candidates = plan->candidates,
+        .candidate_count = plan->candidate_count,
+        .other_rows = plan->row_count - rows,
+        .context_tokens = plan->candidate_count == 0 ? 0 : (int32_t)(context / plan->candidate_count),
+    };
+}
+
+/* Rows before the drafts whose draft state someone will read: before the next boundary or the known end. */
+static int32_t catch_up_rows(const struct scheduler *scheduler, const struct sequence *sequence,
+                             int32_t first, int32_t end) {
+    int32_t target = scheduler_next_boundary(scheduler, sequence, end - 1);
+    int32_t first_read = target - scheduler->options.draft_window;
+    return first_read >= end ? 0 : smaller(end - first_read, end - first);
+}
+
+/* What the draft layer does for a segment. In COLD its rows stay unwritten, which the sequence remembers. */
+static void plan_draft_work(struct scheduler *scheduler, int32_t index, enum draft_regime regime) {
+    struct sequence *sequence = scheduler->plan.sequences[index];
+    struct round_segment *segment = &scheduler->plan.segments[index];
+    const struct step_segment *step = &scheduler->plan.steps[index];
+    int32_t end = step->first_position + step->row_count - segment->draft_count;
+    if (regime == DRAFT_REGIME_COLD) {
+        sequence->draft_gap_end = step->first_position + step->row_count;
+    } else {
+        segment->catch_up_rows = catch_up_rows(scheduler, sequence, step->first_position, end);
+        segment->saved_row = sequence->restored_from;
+    }
+    sequence->restored_from = -1;
+}
+
+static enum draft_regime plan_drafts(struct scheduler *scheduler) {
+    struct plan_arrays *plan = &scheduler->plan;
+    if (scheduler->options.controller == NULL) {
+        return DRAFT_REGIME_COLD;
+    }
+    collect_candidates(scheduler);
+    enum draft_regime regime =
+        draft_controller_plan(scheduler->options.controller, &plan->tick, plan->drafts);
+    int32_t candidate = 0;
+    for (int32_t i = 0; i < plan->segment_count; i++) {
+        plan_draft_work(scheduler, i, regime);
+        if (plan->segments[i].is_sampled) {
+            plan->segments[i].next_draft_count = plan->drafts[candidate++];
+        }
+    }
+    return regime;
+}
+
+static void start_plan(struct plan_arrays *plan) {
+    plan->segment_count = 0;
+    plan->row_count = 0;
+    plan->logit_row_count = 0;
+    plan->candidate_count = 0;
+}
+
+bool scheduler_plan(struct scheduler *scheduler, double now, struct round_plan *out) {
+    struct plan_arrays *plan = &scheduler->plan;
+    end_where_due(scheduler, &scheduler->running, now);
+    end_where_due(scheduler, &scheduler->waiting, now);
+    start_plan(plan);
+    make_room_for_all(scheduler);
+    plan_answers(scheduler);
+    plan_prompts(scheduler);
+    scheduler_admit(scheduler);
+    enum draft_regime regime = plan_drafts(scheduler);
+    *out = (struct round_plan){
+        .step = {.segments = plan->steps,
+                 .segment_count = plan->segment_count,
+                 .logit_rows = plan->logit_rows,
+                 .logit_row_count = plan->logit_row_count,
+                 .page_updates = plan->page_updates,
+                 .page_update_count = plan->page_update_count,
+                 .slot_operations = plan->slot_operations,
+                 .slot_operation_count = plan->slot_operation_count},
+        .segments = plan->segments,
+        .regime = regime,
+    };
+    return plan->segment_count > 0;
+}

@@ -1,0 +1,121 @@
+/*
+ * One request inside the engine: its tokens, its rules, and how far it is.
+ *
+ * A sequence belongs to the engine's thread from submission until it is finished. Positions: tokens 0 to
+ * token_count - 1 are known, those below `computed` have run through the model; the last known token has not
+ * while the sequence answers. All memory is made at submission.
+ */
+#ifndef SLUICE_ENGINE_SEQUENCE_H
+#define SLUICE_ENGINE_SEQUENCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/draft_controller.h"
+#include "engine/token_counts.h"
+#include "sluice/request.h"
+
+/* What the choice of a sequence's tokens needs. */
+struct sequence_rules {
+    struct sluice_sampling sampling; /* logit_bias owned */
+    uint32_t choice_index;
+    struct token_counts *counts; /* owned; NULL without penalties */
+    struct sluice_constraint constraint;
+    int32_t log_probability_count; /* -1: none */
+    /* [answer tokens][1 + log_probability_count]: the token's own, then the likeliest; owned. */
+    struct sluice_log_probability *log_probabilities;
+};
+
+enum sequence_phase { SEQUENCE_WAITING, SEQUENCE_RUNNING, SEQUENCE_FINISHED };
+
+struct sequence {
+    struct sequence_rules rules;
+    int32_t *stop_tokens; /* owned */
+    size_t stop_token_count;
+    int priority;
+    double deadline; /* on the engine's clock; 0: none */
+    int32_t draft_limit;
+    bool uses_prefix_cache;
+
+    int32_t *tokens; /* [token_limit] prompt, then answer; owned */
+    int32_t prompt_count;
+    int32_t token_count;
+    int32_t token_limit; /* of prompt and answer together */
+    int32_t *pages;      /* [page_limit] of positions 0.. in order; owned */
+    int32_t page_count;
+    int32_t page_limit;
+
+    enum sequence_phase phase;
+    int64_t arrival; /* number in order of submission */
+    int32_t slot;    /* -1 while it is not running */
+    int32_t computed;
+    int32_t drafts[DRAFT_LIMIT_MAX]; /* to be verified in the next step */
+    int32_t draft_count;
+    int32_t draft_gap_end;   /* the draft layer's rows from here on are its own; 0: all */
+    int32_t restored_from;   /* snapshot slot whose saved row the draft layer has not seen yet; -1: none */
+    int32_t branch_point;    /* where a snapshot would let others start too; 0: nowhere */
+    int32_t answer_snapshot; /* end of the last snapshot inside the answer; 0: none */
+    bool is_cancelled;       /* ends with the next plan */
+
+    enum sluice_finish_reason finish_reason;
+    enum status status; /* of SLUICE_FINISH_ERROR */
+    char message[512];  /* the sentence to it */
+    int32_t cached_prompt_tokens;
+    int64_t verified_drafts;
+    int64_t accepted_drafts;
+    int32_t preemptions;
+    double submit_seconds; /* on the engine's clock */
+    double start_seconds;  /* first ran; 0: not yet */
+    double first_token_seconds;
+    double last_token_seconds;
+
+    struct sequence *previous; /* in the list of its phase */
+    struct sequence *next;
+};
+
+/* What sequences of an engine are measured by. */
+struct sequence_bounds {
+    int64_t vocabulary_size;
+    int64_t context_tokens;
+    int32_t page_tokens;
+    int32_t page_count; /* of the whole engine */
+    int32_t draft_limit;
+};
+
+/*
+ * Checks the options against the bounds and makes a waiting sequence; `now` is the engine's clock. Errors as
+ * sluice_engine_submit. Owned: sequence_deinit, also after an error.
+ */
+enum status sequence_init(struct sequence *sequence, const struct sluice_request_options *options,
+                          const struct sequence_bounds *bounds, double now);
+
+/* Frees what the sequence owns; nothing to do for a zeroed struct. */
+void sequence_deinit(struct sequence *sequence);
+
+/* Whether all known tokens but the last have run: the next step chooses a token. */
+static inline bool sequence_is_answering(const struct sequence *sequence) {
+    return sequence->computed == sequence->token_count - 1;
+}
+
+/*
+ * Appends an accepted token and says whether the sequence ends with it, and why: a stop token or the
+ * constraint's end before the length's.
+ */
+bool sequence_accept(struct sequence *sequence, int32_t token, double now);
+
+/* Ends the sequence. `message` NULL without an error. */
+void sequence_finish(struct sequence *sequence, enum sluice_finish_reason reason, enum status status,
+                     const char *message);
+
+/* A list in order, linked through the sequences. */
+struct sequence_list {
+    struct sequence *first;
+    struct sequence *last;
+    int32_t count;
+};
+
+/* Puts `sequence` before `successor`; NULL: at the end. */
+void sequence_list_insert(struct sequence_list *list, struct sequence *successor, struct sequence *sequence);
+void sequence_list_remove(struct sequence_list *list, struct sequence *sequence);
+
+#endif

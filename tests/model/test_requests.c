@@ -1,0 +1,450 @@
+/*
+ * Requests on mini-v4 through the public interface: what comes out depends on the request alone.
+ *
+ * The reference is each request by itself, in an engine without prefix cache and without drafts. Tokens must
+ * be equal, and the log-probabilities of the likeliest tokens, bit for bit: they come from whole rows of
+ * logits.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "sluice/request.h"
+#include "support/golden_file.h"
+#include "support/model_fixture.h"
+
+enum {
+    PROMPTS = 6,
+    REQUESTS = TESTS_ARE_SHORT ? 20 : 64,
+    TOP = 4,
+    ANSWER_MAX = 40,
+    SEQUENCES = 8,
+};
+
+struct planned_request {
+    int32_t *prompt;
+    size_t prompt_count;
+    int answer_limit;
+    double temperature;
+    bool has_penalties;
+    uint64_t seed;
+};
+
+struct answer {
+    size_t count;
+    enum sluice_finish_reason reason;
+    int32_t tokens[ANSWER_MAX];
+    struct sluice_log_probability chosen[ANSWER_MAX];
+    struct sluice_log_probability top[ANSWER_MAX][TOP];
+};
+
+struct fixture {
+    struct planned_request requests[REQUESTS];
+    struct answer alone[REQUESTS];
+    uint64_t random;
+};
+
+static int below(struct fixture *fixture, int limit) {
+    return (int)(model_next_random(&fixture->random) % (uint64_t)limit);
+}
+
+/* Beginnings of the recorded sequences: text that the model knows, and beginnings that requests share. */
+static void plan_requests(struct fixture *fixture) {
+    struct golden_file golden;
+    golden_file_open("mini-v4", &golden);
+    for (int i = 0; i < REQUESTS; i++) {
+        struct planned_request *request = &fixture->requests[i];
+        char name[32];
+        int64_t length;
+        snprintf(name, sizeof name, "%d.ids", below(fixture, PROMPTS));
+        const int32_t *ids = golden_file_integers(&golden, name, &length);
+        request->prompt_count = 1 + (size_t)below(fixture, (int)(length < 400 ? length : 400) - 1);
+        request->prompt = malloc(request->prompt_count * sizeof *request->prompt);
+        assert_non_null(request->prompt);
+        memcpy(request->prompt, ids, request->prompt_count * sizeof *ids);
+        request->answer_limit = 1 + below(fixture, ANSWER_MAX);
+        request->temperature = below(fixture, 2) == 0 ? 0.0 : 0.7;
+        request->has_penalties = below(fixture, 4) == 0;
+        request->seed = (uint64_t)i;
+    }
+    golden_file_close(&golden);
+}
+
+static struct sluice_request *submit(struct sluice_engine *engine, const struct planned_request *planned,
+                                     int priority) {
+    static const int32_t end_token = 1;
+    struct sluice_request_options options = sluice_request_options_default();
+    struct sluice_request *request;
+    options.prompt = planned->prompt;
+    options.prompt_count = planned->prompt_count;
+    options.token_limit = planned->answer_limit;
+    options.sampling.temperature = planned->temperature;
+    options.sampling.seed = planned->seed;
+    options.sampling.repetition_penalty = planned->has_penalties ? 1.2 : 1.0;
+    options.log_probability_count = TOP;
+    options.stop_tokens = &end_token;
+    options.stop_token_count = 1;
+    options.priority = priority;
+    EXPECT_OK(sluice_engine_submit(engine, &options, &request));
+    return request;
+}
+
+static void collect(struct sluice_request *request, struct answer *out) {
+    struct sluice_request_state state = sluice_request_wait(request, SIZE_MAX, SIZE_MAX, -1.0);
+    assert_int_equal(state.phase, SLUICE_REQUEST_FINISHED);
+    memset(out, 0, sizeof *out);
+    out->count = state.token_count;
+    out->reason = state.finish_reason;
+    for (size_t i = 0; i < state.token_count; i++) {
+        out->tokens[i] = sluice_request_token(request, i);
+        EXPECT_OK(sluice_request_log_probabilities(request, i, &out->chosen[i], out->top[i]));
+    }
+}
+
+static struct sluice_engine *open_engine(int drafts, bool has_cache, int sequences, int step_tokens) {
+    struct sluice_engine_options options = sluice_engine_options_default();
+    struct sluice_engine *engine;
+    options.model_directory = SLUICE_SOURCE_DIR "/models/mini-v4";
+    options.context_tokens = 512;
+    options.sequence_limit = sequences;
+    options.step_token_limit = step_tokens;
+    options.has_prefix_cache = has_cache;
+    options.draft.limit = drafts;
+    EXPECT_OK(sluice_engine_open(&options, &engine));
+    return engine;
+}
+
+static int set_up(void **state) {
+    struct fixture *fixture = calloc(1, sizeof *fixture);
+    assert_non_null(fixture);
+    fixture->random = 20261129;
+    plan_requests(fixture);
+    struct sluice_engine *engine = open_engine(0, false, 1, 512);
+    for (int i = 0; i < REQUESTS; i++) {
+        struct sluice_request *request = submit(engine, &fixture->requests[i], 0);
+        collect(request, &fixture->alone[i]);
+        assert_true(fixture->alone[i].count > 0);
+        sluice_request_release(&request);
+    }
+    sluice_engine_close(&engine);
+    *state = fixture;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    struct fixture *fixture = *state;
+    for (int i = 0; i < REQUESTS; i++) {
+        free(fixture->requests[i].prompt);
+    }
+    free(fixture);
+    return 0;
+}
+
+static void expect_same(const struct fixture *fixture, int index, struct sluice_request *request,
+                        const char *what) {
+    static struct answer actual;
+    const struct answer *expected = &fixture->alone[index];
+    collect(request, &actual);
+    for (size_t i = 0; i < expected->count && i < actual.count; i++) {
+        if (actual.tokens[i] != expected->tokens[i]) {
+            fail_msg("%s: request %d (prompt of %zu) differs from token %zu on", what, index,
+                     fixture->requests[index].prompt_count, i);
+        }
+    }
+    if (memcmp(&actual, expected, sizeof actual) != 0) {
+        fail_msg("%s: request %d ends otherwise, or its log-probabilities differ", what, index);
+    }
+}
+
+/* All at once, in an order of their own; every one gets what it gets alone. */
+static void run_together(struct fixture *fixture, struct sluice_engine *engine, const char *what) {
+    struct sluice_request *requests[REQUESTS];
+    for (int i = 0; i < REQUESTS; i++) {
+        requests[i] = submit(engine, &fixture->requests[i], below(fixture, 3));
+    }
+    for (int i = 0; i < REQUESTS; i++) {
+        expect_same(fixture, i, requests[i], what);
+        sluice_request_release(&requests[i]);
+    }
+    struct sluice_engine_stats stats = sluice_engine_stats(engine);
+    assert_int_equal(stats.running_requests + stats.waiting_requests, 0);
+    assert_int_equal(stats.free_pages + stats.cached_pages, sluice_engine_facts(engine).memory.page_count);
+}
+
+static void test_in_any_company(void **state) {
+    struct fixture *fixture = *state;
+    for (int drafts = 0; drafts <= 3; drafts++) {
+        for (int has_cache = 0; has_cache < 2; has_cache++) {
+            char what[64];
+            snprintf(what, sizeof what, "%d drafts, cache %d", drafts, has_cache);
+            struct sluice_engine *engine =
+                open_engine(drafts, has_cache != 0, SEQUENCES, 32 + 96 * has_cache);
+            run_together(fixture, engine, what);
+            if (has_cache) {
+                run_together(fixture, engine, "again");
+                assert_true(sluice_engine_stats(engine).cached_prompt_tokens > 1000);
+            }
+            if (drafts > 0) {
+                assert_true(sluice_engine_stats(engine).accepted_drafts[0] > 0);
+            }
+            sluice_engine_close(&engine);
+        }
+    }
+}
+
+/* Pages for hardly more than one request: they push each other out and read their tokens again. */
+static void test_under_memory_pressure(void **state) {
+    struct fixture *fixture = *state;
+    struct sluice_engine_options options = sluice_engine_options_default();
+    struct sluice_engine *engine = open_engine(2, true, SEQUENCES, 64);
+    struct sluice_memory_ledger memory = sluice_engine_facts(engine).memory;
+    sluice_engine_close(&engine);
+    options.model_directory = SLUICE_SOURCE_DIR "/models/mini-v4";
+    options.context_tokens = 512;
+    options.sequence_limit = SEQUENCES;
+    options.step_token_limit = 64;
+    options.draft = (struct sluice_draft_options){.limit = 2};
+    size_t page_bytes = memory.page_state_bytes / (size_t)memory.page_count;
+    options.memory_limit_bytes = memory.copied_weight_bytes + memory.slot_state_bytes +
+                                 memory.snapshot_bytes + memory.step_bytes + memory.host_bytes +
+                                 6 * page_bytes;
+    EXPECT_OK(sluice_engine_open(&options, &engine));
+    assert_in_range(sluice_engine_facts(engine).memory.page_count, 4, 6);
+    run_together(fixture, engine, "few pages");
+    assert_true(sluice_engine_stats(engine).preemptions > 0);
+    sluice_engine_close(&engine);
+}
+
+/* A second time the beginning is there: only what follows the last page is run, with the same result. */
+static void test_cached_prompts(void **state) {
+    struct fixture *fixture = *state;
+    struct sluice_engine *engine = open_engine(1, true, 1, 512);
+    for (int i = 0; i < REQUESTS; i++) {
+        for (int round = 0; round < 2; round++) {
+            struct sluice_request *request = submit(engine, &fixture->requests[i], 0);
+            expect_same(fixture, i, request, round == 0 ? "cold" : "warm");
+            size_t wanted = (fixture->requests[i].prompt_count - 1) / 128 * 128;
+            if (round == 1) {
+                assert_int_equal(sluice_request_state(request).cached_prompt_tokens, wanted);
+            }
+            sluice_request_release(&request);
+        }
+    }
+    EXPECT_OK(sluice_engine_clear_prefix_cache(engine));
+    assert_int_equal(sluice_engine_stats(engine).cached_pages, 0);
+    sluice_engine_close(&engine);
+}
+
+/* Requests that are given up at any moment leave the others alone and give all back. */
+static void test_cancelled_among_others(void **state) {
+    struct fixture *fixture = *state;
+    struct sluice_engine *engine = open_engine(2, true, SEQUENCES, 64);
+    struct sluice_request *kept[REQUESTS];
+    struct sluice_request *dropped[REQUESTS];
+    for (int i = 0; i < REQUESTS; i++) {
+        dropped[i] = submit(engine, &fixture->requests[below(fixture, REQUESTS)], 0);
+        kept[i] = submit(engine, &fixture->requests[i], 0);
+        if (below(fixture, 2) == 0) {
+            sluice_request_wait(dropped[i], 0, SIZE_MAX, 0.01);
+        }
+        if (below(fixture, 2) == 0) {
+            sluice_request_cancel(dropped[i]);
+            sluice_request_wait(dropped[i], SIZE_MAX, SIZE_MAX, -1.0);
+        }
+        sluice_request_release(&dropped[i]);
+    }
+    for (int i = 0; i < REQUESTS; i++) {
+        expect_same(fixture, i, kept[i], "beside cancelled ones");
+        sluice_request_release(&kept[i]);
+    }
+    struct sluice_engine_stats stats = sluice_engine_stats(engine);
+    assert_int_equal(stats.finished_requests + stats.running_requests + stats.waiting_requests, 2 * REQUESTS);
+    sluice_engine_close(&engine);
+}
+
+/* A rule that forbids what the model wants, ends the answer at a token, and sees every accepted token. */
+struct rule {
+    int32_t forbidden;
+    int32_t last;
+    int32_t seen[ANSWER_MAX];
+    size_t seen_count;
+};
+
+static size_t count_allowed(void *context, const int32_t *drafts, size_t draft_count) {
+    const struct rule *rule = context;
+    size_t count = 0;
+    while (count < draft_count && drafts[count] != rule->forbidden) {
+        count++;
+    }
+    return count;
+}
+
+static bool allow(void *context, const int32_t *drafts, size_t draft_count, uint32_t *mask) {
+    const struct rule *rule = context;
+    (void)drafts;
+    (void)draft_count;
+    memset(mask, 0xff, 4096 / 8);
+    mask[rule->forbidden / 32] &= ~(1u << (rule->forbidden % 32));
+    return true;
+}
+
+static bool accept(void *context, int32_t token) {
+    struct rule *rule = context;
+    rule->seen[rule->seen_count++] = token;
+    return token == rule->last;
+}
+
+static void test_constraints_hold_with_drafts(void **state) {
+    struct fixture *fixture = *state;
+    int32_t texts[2][ANSWER_MAX];
+    size_t counts[2];
+    for (int drafts = 0; drafts < 2; drafts++) {
+        struct sluice_engine *engine = open_engine(3 * drafts, false, 1, 512);
+        struct rule rule = {.forbidden = fixture->alone[0].tokens[0], .last = -1};
+        struct sluice_request_options options = sluice_request_options_default();
+        struct sluice_request *request;
+        options.prompt = fixture->requests[0].prompt;
+        options.prompt_count = fixture->requests[0].prompt_count;
+        options.token_limit = ANSWER_MAX;
+        options.sampling.temperature = 0.0;
+        options.constraint = (struct sluice_constraint){count_allowed, allow, accept, &rule};
+        EXPECT_OK(sluice_engine_submit(engine, &options, &request));
+        struct sluice_request_state end = sluice_request_wait(request, SIZE_MAX, SIZE_MAX, -1.0);
+        counts[drafts] = end.token_count;
+        assert_int_equal(rule.seen_count, end.token_count);
+        for (size_t i = 0; i < end.token_count; i++) {
+            texts[drafts][i] = sluice_request_token(request, i);
+            assert_int_equal(rule.seen[i], texts[drafts][i]);
+            assert_int_not_equal(texts[drafts][i], rule.forbidden);
+        }
+        sluice_request_release(&request);
+        /* And with an end in the middle of what a round accepts. */
+        rule = (struct rule){.forbidden = rule.forbidden, .last = texts[drafts][10]};
+        EXPECT_OK(sluice_engine_submit(engine, &options, &request));
+        end = sluice_request_wait(request, SIZE_MAX, SIZE_MAX, -1.0);
+        assert_int_equal(end.finish_reason, SLUICE_FINISH_STOP);
+        assert_true(end.token_count <= 11);
+        assert_int_equal(sluice_request_token(request, end.token_count - 1), rule.last);
+        sluice_request_release(&request);
+        sluice_engine_close(&engine);
+    }
+    assert_int_equal(counts[0], counts[1]);
+    assert_memory_equal(texts[0], texts[1], counts[0] * sizeof texts[0][0]);
+}
+
+/* The earliest boundary wins, inside a run of accepted drafts too (a field report). */
+static void test_ends_inside_accepted_drafts(void **state) {
+    struct fixture *fixture = *state;
+    struct sluice_engine *engine = open_engine(5, false, 1, 512);
+    const struct answer *answer = &fixture->alone[0];
+    for (int i = 0; i < REQUESTS && answer->count < 12; i++) {
+        answer = &fixture->alone[i];
+    }
+    const struct planned_request *planned = &fixture->requests[answer - fixture->alone];
+    for (size_t stop = 0; stop < answer->count; stop++) {
+        size_t first = 0;
+        while (answer->tokens[first] != answer->tokens[stop]) {
+            first++;
+        }
+        for (size_t limit = 1; limit <= answer->count; limit += 3) {
+            struct sluice_request_options options = sluice_request_options_default();
+            struct sluice_request *request;
+            options.prompt = planned->prompt;
+            options.prompt_count = planned->prompt_count;
+            options.sampling.temperature = planned->temperature;
+            options.sampling.seed = planned->seed;
+            options.sampling.repetition_penalty = planned->has_penalties ? 1.2 : 1.0;
+            options.token_limit = (int64_t)limit;
+            options.stop_tokens = &answer->tokens[stop];
+            options.stop_token_count = 1;
+            EXPECT_OK(sluice_engine_submit(engine, &options, &request));
+            struct sluice_request_state end = sluice_request_wait(request, SIZE_MAX, SIZE_MAX, -1.0);
+            bool is_stopped = first + 1 <= limit;
+            assert_int_equal(end.finish_reason, is_stopped ? SLUICE_FINISH_STOP : SLUICE_FINISH_LENGTH);
+            assert_int_equal(end.token_count, is_stopped ? first + 1 : limit);
+            for (size_t i = 0; i < end.token_count; i++) {
+                assert_int_equal(sluice_request_token(request, i), answer->tokens[i]);
+            }
+            sluice_request_release(&request);
+        }
+    }
+    sluice_engine_close(&engine);
+}
+
+static void expect_refused(struct sluice_engine *engine, const struct sluice_request_options *options,
+                           enum sluice_status status, const char *sentence) {
+    struct sluice_request *request;
+    assert_int_equal(sluice_engine_submit(engine, options, &request), status);
+    assert_null(request);
+    if (strstr(sluice_last_error(), sentence) == NULL) {
+        fail_msg("\"%s\" does not say \"%s\"", sluice_last_error(), sentence);
+    }
+}
+
+static void test_what_is_refused(void **state) {
+    struct fixture *fixture = *state;
+    (void)fixture;
+    struct sluice_engine *engine = open_engine(0, true, 1, 512);
+    int32_t tokens[512] = {5};
+    struct sluice_request_options good = sluice_request_options_default();
+    good.prompt = tokens;
+    good.prompt_count = 1;
+    struct sluice_request_options options = good;
+    options.prompt_count = 0;
+    expect_refused(engine, &options, SLUICE_BAD_ARGUMENT, "empty");
+    options = good;
+    options.prompt_count = 512;
+    expect_refused(engine, &options, SLUICE_CONTEXT_FULL, "--max-model-len");
+    options = good;
+    options.token_limit = 0;
+    expect_refused(engine, &options, SLUICE_OUT_OF_RANGE, "token_limit");
+    options = good;
+    options.sampling.top_p = 0.0;
+    expect_refused(engine, &options, SLUICE_OUT_OF_RANGE, "top_p");
+    options = good;
+    options.draft_limit = 1;
+    expect_refused(engine, &options, SLUICE_OUT_OF_RANGE, "draft_limit");
+    options = good;
+    options.log_probability_count = 21;
+    expect_refused(engine, &options, SLUICE_OUT_OF_RANGE, "log-probabilities");
+    options = good;
+    options.stop_tokens = &(int32_t){4096};
+    options.stop_token_count = 1;
+    expect_refused(engine, &options, SLUICE_OUT_OF_RANGE, "stop token 4096");
+    tokens[0] = 4096;
+    expect_refused(engine, &good, SLUICE_OUT_OF_RANGE, "index 0");
+    sluice_engine_close(&engine);
+}
+
+static void test_deadline(void **state) {
+    struct fixture *fixture = *state;
+    struct sluice_engine *engine = open_engine(0, false, 1, 512);
+    struct sluice_request_options options = sluice_request_options_default();
+    struct sluice_request *request;
+    options.prompt = fixture->requests[0].prompt;
+    options.prompt_count = fixture->requests[0].prompt_count;
+    options.timeout_seconds = 1e-6;
+    EXPECT_OK(sluice_engine_submit(engine, &options, &request));
+    struct sluice_request_state end = sluice_request_wait(request, SIZE_MAX, SIZE_MAX, -1.0);
+    assert_int_equal(end.finish_reason, SLUICE_FINISH_DEADLINE);
+    sluice_request_release(&request);
+    sluice_engine_close(&engine);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_in_any_company),
+        cmocka_unit_test(test_under_memory_pressure),
+        cmocka_unit_test(test_cached_prompts),
+        cmocka_unit_test(test_cancelled_among_others),
+        cmocka_unit_test(test_constraints_hold_with_drafts),
+        cmocka_unit_test(test_ends_inside_accepted_drafts),
+        cmocka_unit_test(test_what_is_refused),
+        cmocka_unit_test(test_deadline),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
