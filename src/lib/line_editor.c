@@ -176,6 +176,8 @@ void line_editor_destroy(struct line_editor **editor_pointer) {
 /* Appends one line from the terminal, its newline included. */
 static enum status read_typed(struct line_editor *editor, struct string_buffer *line, enum line_kind *kind) {
     editor->is_interrupted = false;
+    /* The library would do this after it has shown the prompt; Ctrl-C is a key from the prompt on. */
+    el_set(editor->library, EL_PREP_TERM, 1);
     fputs(PASTE_MARKS_ON, editor->screen);
     fflush(editor->screen);
     int length = 0;

@@ -21,6 +21,10 @@ enum { TEXT_BYTES = 16384 };
 
 static const char HISTORY[] = "history";
 
+/* With the mark before it: when a line is drawn anew, only the prompt is shown again. */
+static const char PROMPT[] = "\x1b[?2004h> ";
+static const char MORE[] = "\x1b[?2004h... ";
+
 /* What the editor reads, one "kind:line" after the other, each ended by a NUL, until the end of the input. */
 static void report_lines(FILE *out, const char *history_file) {
     struct line_editor_options options = {
@@ -118,17 +122,17 @@ static void test_keys_edit_the_line(void **state) {
     (void)state;
     struct typist typist;
     start_typing(&typist, NULL);
-    await(&typist, "> ");
+    await(&typist, PROMPT);
     type(&typist, "hallo\x01\x1b[C\x1b[C\x08"
                   "e\n"); /* Ctrl-A, right twice, backspace */
     assert_line(&typist, "t:hello");
-    await(&typist, "> ");
+    await(&typist, PROMPT);
     type(&typist, "gr\xc3\xbc\xc3\x9f \xe4\xbd\xa0\xe5\xa5\xbd\x7f!\n"); /* a wide character deleted whole */
     assert_line(&typist, "t:gr\xc3\xbc\xc3\x9f \xe4\xbd\xa0!");
-    await(&typist, "> ");
+    await(&typist, PROMPT);
     type(&typist, "\n");
     assert_line(&typist, "t:");
-    await(&typist, "> ");
+    await(&typist, PROMPT);
     type(&typist, "\x04");
     assert_line(&typist, "end");
     stop_typing(&typist);
@@ -138,18 +142,18 @@ static void test_interrupt_gives_the_line_up(void **state) {
     (void)state;
     struct typist typist;
     start_typing(&typist, NULL);
-    await(&typist, "> ");
+    await(&typist, PROMPT);
     type(&typist, "wrong\x03");
     assert_line(&typist, "i:");
-    await(&typist, "> ");
+    await(&typist, PROMPT);
     type(&typist, "a\\\n");
-    await(&typist, "... ");
+    await(&typist, MORE);
     type(&typist, "b\x03");
     assert_line(&typist, "i:");
-    await(&typist, "> ");
+    await(&typist, PROMPT);
     type(&typist, "right\n");
     assert_line(&typist, "t:right");
-    await(&typist, "> ");
+    await(&typist, PROMPT);
     type(&typist, "\x04");
     assert_line(&typist, "end");
     stop_typing(&typist);
@@ -159,15 +163,15 @@ static void test_several_lines(void **state) {
     (void)state;
     struct typist typist;
     start_typing(&typist, NULL);
-    await(&typist, "> ");
+    await(&typist, PROMPT);
     type(&typist, "one\\\n");
-    await(&typist, "... ");
+    await(&typist, MORE);
     type(&typist, "two\n");
     assert_line(&typist, "t:one\ntwo");
-    await(&typist, "\x1b[?2004h");
+    await(&typist, PROMPT);
     type(&typist, "x \x1b[200~first\rsecond \xc3\xa9\nthird\x1b[201~ y\n");
     assert_line(&typist, "t:x first\nsecond \xc3\xa9\nthird y");
-    await(&typist, "> ");
+    await(&typist, PROMPT);
     type(&typist, "\x04");
     assert_line(&typist, "end");
     stop_typing(&typist);
@@ -177,13 +181,13 @@ static void test_history_outlives_the_editor(void **state) {
     (void)state;
     struct typist typist;
     start_typing(&typist, HISTORY);
-    await(&typist, "> ");
+    await(&typist, PROMPT);
     type(&typist, "first\n");
-    await(&typist, "> ");
+    await(&typist, PROMPT);
     type(&typist, "two\\\n");
-    await(&typist, "... ");
+    await(&typist, MORE);
     type(&typist, "lines\n");
-    await(&typist, "> ");
+    await(&typist, PROMPT);
     type(&typist, "\x04");
     assert_line(&typist, "t:first");
     stop_typing(&typist);
@@ -192,13 +196,13 @@ static void test_history_outlives_the_editor(void **state) {
     assert_int_equal(info.st_mode & 0777, 0600);
 
     start_typing(&typist, HISTORY);
-    await(&typist, "> ");
+    await(&typist, PROMPT);
     type(&typist, "\x1b[A\n"); /* up */
     assert_line(&typist, "t:two\nlines");
-    await(&typist, "> ");
+    await(&typist, PROMPT);
     type(&typist, "\x1b[A\x1b[A!\n"); /* the same line again is one entry */
     assert_line(&typist, "t:first!");
-    await(&typist, "> ");
+    await(&typist, PROMPT);
     type(&typist, "\x04");
     assert_line(&typist, "end");
     stop_typing(&typist);
