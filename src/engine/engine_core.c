@@ -68,6 +68,10 @@ static enum status settle_context(struct engine_core *core) {
     CHECK(*context >= 1 && *context <= limit, STATUS_OUT_OF_RANGE,
           "a context of %lld tokens was asked for, but the model allows 1 to %lld (max_position_embeddings)",
           (long long)*context, (long long)limit);
+    /* No step is longer than all requests together. */
+    if (core->options.step_token_limit > *context * core->options.sequence_limit) {
+        core->options.step_token_limit = (int)(*context * core->options.sequence_limit);
+    }
     return STATUS_OK;
 }
 

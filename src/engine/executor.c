@@ -353,19 +353,52 @@ static enum status check_plan(const struct executor *executor, const struct step
     return STATUS_OK;
 }
 
+static enum status run_slot_operation(struct executor *executor,
+                                      const struct step_slot_operation *operation) {
+    struct state_pool *states = executor->options.states;
+    switch (operation->action) {
+    case STEP_SLOT_COPY:
+        return state_pool_copy_slot(states, executor->queue.stream, operation->from, operation->to);
+    case STEP_SLOT_SAVE_ROW:
+        return executor_save_row(executor, operation->from,
+                                 operation->to - states->options.sequence_slot_count);
+    case STEP_SLOT_CLEAR_DRAFT:
+        return state_pool_clear_draft_rings(states, executor->queue.stream, operation->to);
+    }
+    FAIL(STATUS_INTERNAL, "slot operation %d is unknown", (int)operation->action);
+}
+
+/* What the plan wants done before its layers run. */
+static enum status change_state(struct executor *executor, const struct step_plan *plan) {
+    TRY(state_pool_update_pages(executor->options.states, executor->queue.stream, plan->page_updates,
+                                plan->page_update_count));
+    for (int32_t i = 0; i < plan->slot_operation_count; i++) {
+        TRY(run_slot_operation(executor, &plan->slot_operations[i]));
+    }
+    return STATUS_OK;
+}
+
 enum status executor_run(struct executor *executor, const struct step_plan *plan, float *logits) {
     TRY(check_plan(executor, plan));
+    TRY(change_state(executor, plan));
     executor->step_rows = 0;
     TRY(run_pass(executor, &(struct pass){.plan = plan, .logits = logits}));
-    int64_t count = plan->logit_row_count * executor->options.model->vocabulary_size;
-    if (first_not_finite(logits, count) >= 0) {
-        size_t mark = device_arena_mark(&executor->arena);
-        enum status status = explain_not_finite(executor, plan);
-        device_arena_release(&executor->arena, mark);
-        return error_forward(status, ERROR_HERE);
-    }
     executor->step_rows = step_plan_row_count(plan);
     return STATUS_OK;
+}
+
+enum status executor_explain_not_finite(struct executor *executor, const struct step_plan *plan) {
+    size_t mark = device_arena_mark(&executor->arena);
+    executor->step_rows = 0;
+    enum status status = explain_not_finite(executor, plan);
+    device_arena_release(&executor->arena, mark);
+    return error_forward(status, ERROR_HERE);
+}
+
+enum status executor_check_logits(struct executor *executor, const struct step_plan *plan,
+                                  const float *logits) {
+    int64_t count = plan->logit_row_count * executor->options.model->vocabulary_size;
+    return first_not_finite(logits, count) < 0 ? STATUS_OK : executor_explain_not_finite(executor, plan);
 }
 
 static enum status check_draft_plan(const struct executor *executor, const struct draft_plan *plan,

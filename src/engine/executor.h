@@ -20,10 +20,10 @@ struct executor;
 struct executor_options {
     const struct model *model; /* bound; borrowed */
     const struct backend *backend;
-    struct device *device;           /* borrowed */
-    struct stream *stream;           /* borrowed */
-    struct worker_pool *pool;        /* borrowed */
-    const struct state_pool *states; /* borrowed */
+    struct device *device;     /* borrowed */
+    struct stream *stream;     /* borrowed */
+    struct worker_pool *pool;  /* borrowed */
+    struct state_pool *states; /* borrowed; described, and allocated before a step runs */
     enum numerics numerics;
     const char *cpu_features; /* as struct backend's build_table takes it */
     int32_t row_limit;        /* rows of a step */
@@ -42,10 +42,20 @@ void executor_destroy(struct executor **executor);
 size_t executor_step_bytes(const struct executor *executor);
 
 /*
- * Runs the plan through all layers. logits: host (logit_row_count, vocabulary). NOT_FINITE names the first
- * layer and position whose output is not finite.
+ * Carries out what the plan asks of the state, then runs it through all layers. logits: host
+ * (logit_row_count, vocabulary), whatever their values.
  */
 enum status executor_run(struct executor *executor, const struct step_plan *plan, float *logits);
+
+/* OK if all logits that the plan gave are finite; otherwise as executor_explain_not_finite. */
+enum status executor_check_logits(struct executor *executor, const struct step_plan *plan,
+                                  const float *logits);
+
+/*
+ * Runs the plan's rows again, layer by layer, and fails: NOT_FINITE names the first layer and position whose
+ * output is not finite. The last step's boundary is gone afterwards.
+ */
+enum status executor_explain_not_finite(struct executor *executor, const struct step_plan *plan);
 
 /*
  * Runs one pass of the draft layer; the model's draft_limit must be above 0. Rows of the source are read in

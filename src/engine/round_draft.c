@@ -40,7 +40,8 @@ static enum status catch_up_saved(struct round_runner *runner, const struct roun
     for (int32_t i = 0; i < plan->step.segment_count; i++) {
         const struct step_segment *step = &plan->step.segments[i];
         if (plan->segments[i].saved_row >= 0) {
-            runner->draft_rows[rows.row_count] = plan->segments[i].saved_row;
+            /* Saved rows are counted as snapshots are, whose slots follow those of sequences. */
+            runner->draft_rows[rows.row_count] = plan->segments[i].saved_row - runner->options.sequence_limit;
             runner->draft_tokens[rows.row_count] = step->token_ids[0];
             add_rows(runner, &rows, step->slot, step->first_position - 1, 1);
         }

@@ -327,8 +327,8 @@ enum status case_add_weight(struct kernel_case *kernel_case, unsigned id, int64_
     return STATUS_OK;
 }
 
-enum status case_add_state(struct kernel_case *kernel_case, struct row_layout layout, int64_t rows_per_slot,
-                           struct state_rows *out, size_t *operand) {
+static enum status add_ring(struct kernel_case *kernel_case, struct row_layout layout, int64_t rows_per_slot,
+                            struct state_rows *out, size_t *operand) {
     *out = (struct state_rows){.layout = layout,
                                .row_bytes = row_layout_bytes(&layout),
                                .rows_per_slot = rows_per_slot,
@@ -351,9 +351,9 @@ static enum status encode_values(struct kernel_case *kernel_case, const struct r
 }
 
 enum status case_put_row(struct kernel_case *kernel_case, const struct state_rows *state, size_t operand,
-                         int64_t slot, int64_t row, unsigned id, int32_t sequence, int32_t position) {
+                         int64_t row, unsigned id, int32_t sequence, int32_t position) {
     unsigned char *image = case_operand_image(kernel_case, operand);
-    image += (size_t)(slot * state->rows_per_slot + row) * state->row_bytes;
+    image += (size_t)row * state->row_bytes;
     TRY(encode_values(kernel_case, &state->layout, id, sequence, position, image));
     return STATUS_OK;
 }
@@ -365,8 +365,9 @@ static enum status fill_ring(struct kernel_case *kernel_case, const struct state
     int64_t reach = history < ring->rows_per_slot ? history : ring->rows_per_slot;
     int64_t first = segment->first_position - reach;
     for (int64_t position = first < 0 ? 0 : first; position < segment->first_position; position++) {
-        TRY(case_put_row(kernel_case, ring, operand, case_slot(kernel_case, segment_index),
-                         position % ring->rows_per_slot, id, segment->sequence, (int32_t)position));
+        int64_t row = case_slot(kernel_case, segment_index) * ring->rows_per_slot;
+        TRY(case_put_row(kernel_case, ring, operand, row + position % ring->rows_per_slot, id,
+                         segment->sequence, (int32_t)position));
     }
     return STATUS_OK;
 }
@@ -376,7 +377,7 @@ enum status case_add_chunk(struct kernel_case *kernel_case, unsigned id, struct 
     const struct case_plan *plan = &kernel_case->plan;
     size_t ring;
     size_t rows;
-    TRY(case_add_state(kernel_case, layout, ring_rows, &out->ring, &ring));
+    TRY(add_ring(kernel_case, layout, ring_rows, &out->ring, &ring));
     TRY(kernel_case_add_operand(kernel_case, (size_t)plan->row_count * out->ring.row_bytes, CASE_ALIGNED,
                                 &rows));
     for (int s = 0; s < plan->segment_count; s++) {

@@ -64,13 +64,9 @@ enum status case_add_plain(struct kernel_case *kernel_case, unsigned id, enum dt
 enum status case_add_weight(struct kernel_case *kernel_case, unsigned id, int64_t rows, int64_t columns,
                             struct weight *out);
 
-/* A store of rows that are all NaN; `operand` for case_put_row and outputs. */
-enum status case_add_state(struct kernel_case *kernel_case, struct row_layout layout, int64_t rows_per_slot,
-                           struct state_rows *out, size_t *operand);
-
-/* Stores one row: what case_row_values gives for (id, sequence, position). */
+/* Stores row `row` of the state's memory: what case_row_values gives for (id, sequence, position). */
 enum status case_put_row(struct kernel_case *kernel_case, const struct state_rows *state, size_t operand,
-                         int64_t slot, int64_t row, unsigned id, int32_t sequence, int32_t position);
+                         int64_t row, unsigned id, int32_t sequence, int32_t position);
 
 /*
  * The plan's rows as a step holds them, and a ring with up to `history` positions in front of each segment.

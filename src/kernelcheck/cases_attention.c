@@ -1,9 +1,10 @@
 /*
  * Indexer and attention. Shapes: width, outer = heads, plain = channels kept in bf16, limit = entries that a
- * selection holds, window, ratio.
+ * selection holds, window, ratio, page_rows = entries of a page.
  */
 #include <math.h>
 
+#include "kernelcheck/case_entries.h"
 #include "kernelcheck/case_families.h"
 #include "kernelcheck/case_random.h"
 #include "kernelcheck/case_values.h"
@@ -48,24 +49,6 @@ const struct case_family case_family_indexer_rotate = {
     .bench_shape_count = COUNT(indexer_rotate_bench_shapes),
 };
 
-/* All entries that some row can see, per segment; the others stay NaN. */
-static enum status add_entries(struct kernel_case *kernel_case, unsigned id, struct row_layout layout,
-                               int64_t ratio, struct state_rows *out) {
-    const struct case_plan *plan = &kernel_case->plan;
-    size_t operand;
-    int64_t last = case_plan_last_position(plan);
-    TRY(case_add_state(kernel_case, layout, (last + 1) / ratio + 3, out, &operand));
-    for (int s = 0; s < plan->segment_count; s++) {
-        const struct case_segment *segment = &plan->segments[s];
-        int64_t visible = (segment->first_position + segment->row_count) / ratio;
-        for (int64_t entry = 0; entry < visible; entry++) {
-            TRY(case_put_row(kernel_case, out, operand, case_slot(kernel_case, s), entry, id,
-                             segment->sequence, (int32_t)entry));
-        }
-    }
-    return STATUS_OK;
-}
-
 /* Visible entries of all rows together. */
 static double visible_sum(const struct case_plan *plan, int64_t ratio, int64_t limit) {
     double sum = 0.0;
@@ -84,10 +67,13 @@ static enum status build_indexer_select(struct kernel_case *kernel_case) {
     struct indexer_select_args *args = &kernel_case->args.indexer_select;
     struct case_tensor queries;
     struct case_tensor head_weights;
+    struct case_entries keys;
     struct row_layout layout = numerics_row_layout(kernel_case->numerics, ROW_KIND_INDEX, shape->width, 0);
     TRY(case_add_rows(kernel_case, 1, type, CASE_SAME_SIZE, shape->outer, shape->width, &queries));
     TRY(case_add_rows(kernel_case, 2, type, CASE_SAME_SIZE, 0, shape->outer, &head_weights));
-    TRY(add_entries(kernel_case, 3, layout, shape->ratio, &args->keys));
+    TRY(case_add_entries(kernel_case, layout, &keys));
+    TRY(case_fill_entries(kernel_case, &keys, 3));
+    args->keys = keys.store;
     TRY(case_add_result(kernel_case, DTYPE_I32, 0, shape->limit, &exact, &args->selection));
     args->queries = queries.tensor;
     args->head_weights = head_weights.tensor;
@@ -100,8 +86,10 @@ static enum status build_indexer_select(struct kernel_case *kernel_case) {
 }
 
 static const struct case_shape indexer_select_shapes[] = {
-    {.width = 32, .outer = 1, .limit = 1, .ratio = 4},    {.width = 64, .outer = 3, .limit = 7, .ratio = 4},
-    {.width = 128, .outer = 16, .limit = 64, .ratio = 4}, {.width = 96, .outer = 5, .limit = 20, .ratio = 2},
+    {.width = 32, .outer = 1, .limit = 1, .ratio = 4, .page_rows = 1},
+    {.width = 64, .outer = 3, .limit = 7, .ratio = 4, .page_rows = 7},
+    {.width = 128, .outer = 16, .limit = 64, .ratio = 4},
+    {.width = 96, .outer = 5, .limit = 20, .ratio = 2},
     {.width = 128, .outer = 4, .limit = 512, .ratio = 4},
 };
 
@@ -183,7 +171,10 @@ static enum status build_sparse_attention(struct kernel_case *kernel_case) {
     TRY(case_add_chunk(kernel_case, 2, layout, shape->window + (shape->is_variant ? 1 : 0), shape->window,
                        &args->window_rows, NULL));
     if (shape->ratio > 0) {
-        TRY(add_entries(kernel_case, 3, layout, shape->ratio, &args->entries));
+        struct case_entries entries;
+        TRY(case_add_entries(kernel_case, layout, &entries));
+        TRY(case_fill_entries(kernel_case, &entries, 3));
+        args->entries = entries.store;
     }
     if (shape->limit > 0) {
         TRY(add_selection(kernel_case, &args->selection));
@@ -204,10 +195,10 @@ static enum status build_sparse_attention(struct kernel_case *kernel_case) {
 static const struct case_shape sparse_attention_shapes[] = {
     {.width = 16, .outer = 1, .plain = 16, .window = 1},
     {.width = 80, .outer = 3, .plain = 16, .window = 8, .is_in_place = true},
-    {.width = 101, .outer = 2, .plain = 5, .window = 33, .ratio = 4, .is_variant = true},
+    {.width = 101, .outer = 2, .plain = 5, .window = 33, .ratio = 4, .page_rows = 5, .is_variant = true},
     {.width = 512, .outer = 4, .plain = 64, .window = 128, .ratio = 4, .limit = 24, .is_variant = true},
     {.width = 512, .outer = 18, .plain = 64, .window = 16, .ratio = 128, .is_in_place = true},
-    {.width = 128, .outer = 33, .plain = 64, .window = 128, .ratio = 4, .limit = 200},
+    {.width = 128, .outer = 33, .plain = 64, .window = 128, .ratio = 4, .limit = 200, .page_rows = 1},
 };
 
 static const struct case_shape sparse_attention_bench_shapes[] = {

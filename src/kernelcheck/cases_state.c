@@ -2,6 +2,7 @@
  * Rows on their way into the state. Shapes: width, plain = channels kept in bf16 (or rotary channels), window
  * = rows of the ring, ratio. is_variant: rows of the indexer instead of keys and values.
  */
+#include "kernelcheck/case_entries.h"
 #include "kernelcheck/case_families.h"
 #include "kernelcheck/case_values.h"
 
@@ -146,7 +147,7 @@ static const struct tolerance *entry_tolerance(const struct row_layout *layout) 
 }
 
 /* Where each row of the plan that ends a block writes its entry. */
-static void place_entries(const struct kernel_case *kernel_case, const struct state_rows *entries,
+static void place_entries(const struct kernel_case *kernel_case, const struct case_entries *entries,
                           int64_t *offsets) {
     const struct case_plan *plan = &kernel_case->plan;
     int64_t ratio = kernel_case->shape->ratio;
@@ -154,8 +155,8 @@ static void place_entries(const struct kernel_case *kernel_case, const struct st
         for (int64_t i = 0; i < plan->segments[s].row_count; i++, row++) {
             int64_t position = plan->segments[s].first_position + i;
             if ((position + 1) % ratio == 0) {
-                int64_t at = case_slot(kernel_case, (int)s) * entries->rows_per_slot + position / ratio;
-                offsets[row] = at * (int64_t)entries->row_bytes;
+                int64_t at = case_entry_row(entries, case_slot(kernel_case, (int)s), position / ratio);
+                offsets[row] = at * (int64_t)entries->store.row_bytes;
             }
         }
     }
@@ -171,13 +172,14 @@ static enum status build_compress_entries(struct kernel_case *kernel_case) {
     struct row_layout raw = {.encoding = ROW_F32, .width = 2 * raw_width};
     struct weight norm;
     struct rope_table rope;
-    size_t operand;
+    struct case_entries entries;
     int64_t *offsets;
     TRY(case_add_chunk(kernel_case, 1, raw, history + shape->window, history, &args->raw, NULL));
-    int64_t last = case_plan_last_position(&kernel_case->plan);
-    TRY(case_add_state(kernel_case, layout, (last + 1) / shape->ratio + 2, &args->entries, &operand));
-    TRY(kernel_case_add_state_output(kernel_case, operand, &layout, entry_tolerance(&layout), &offsets));
-    place_entries(kernel_case, &args->entries, offsets);
+    TRY(case_add_entries(kernel_case, layout, &entries));
+    TRY(kernel_case_add_state_output(kernel_case, entries.operand, &layout, entry_tolerance(&layout),
+                                     &offsets));
+    place_entries(kernel_case, &entries, offsets);
+    args->entries = entries.store;
     TRY(case_add_plain(kernel_case, 2, shape->weight_dtype, 1, shape->width, 1.0f, &norm));
     rope_table_init(&rope, (int)(shape->plain / 2), 160000, NULL);
     args->batch = &kernel_case->batch;
@@ -194,10 +196,10 @@ static enum status build_compress_entries(struct kernel_case *kernel_case) {
     return STATUS_OK;
 }
 
-/* window: rows of the raw ring beyond what the blocks need. */
+/* window: rows of the raw ring beyond what the blocks need; page_rows: entries of a page. */
 static const struct case_shape compress_entries_shapes[] = {
-    {.width = 80, .plain = 16, .ratio = 4, .weight_dtype = DTYPE_BF16},
-    {.width = 64, .plain = 32, .ratio = 4, .weight_dtype = DTYPE_F32, .is_variant = true},
+    {.width = 80, .plain = 16, .ratio = 4, .page_rows = 1, .weight_dtype = DTYPE_BF16},
+    {.width = 64, .plain = 32, .ratio = 4, .page_rows = 9, .weight_dtype = DTYPE_F32, .is_variant = true},
     {.width = 512, .plain = 64, .ratio = 4, .window = 3, .weight_dtype = DTYPE_BF16},
     {.width = 128, .plain = 64, .ratio = 4, .window = 1, .weight_dtype = DTYPE_BF16, .is_variant = true},
     {.width = 101, .plain = 6, .ratio = 8, .weight_dtype = DTYPE_F32},

@@ -64,6 +64,7 @@ void kernel_case_describe(const struct kernel_case *kernel_case, char *text, siz
     append_size(text, bytes, "limit", shape->limit);
     append_size(text, bytes, "window", shape->window);
     append_size(text, bytes, "ratio", shape->ratio);
+    append_size(text, bytes, "page rows", shape->page_rows);
     append_size(text, bytes, "plain", shape->plain);
     size_t used = strlen(text);
     snprintf(text + used, bytes - used, "weights %s %s%s%s%s", formats[shape->format],

@@ -44,7 +44,8 @@ struct case_shape {
     int64_t limit; /* entries that a selection holds; 0: no selection */
     int64_t window;
     int64_t ratio;
-    int64_t plain; /* trailing channels that are never quantised; rotary channels */
+    int64_t page_rows; /* of a paged store: entries of a page */
+    int64_t plain;     /* trailing channels that are never quantised; rotary channels */
     enum weight_format format;
     enum dtype weight_dtype;
     enum dtype scale_dtype;

@@ -8,6 +8,7 @@
 #ifndef SLUICE_MODEL_MODEL_H
 #define SLUICE_MODEL_MODEL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/arena.h"
@@ -44,6 +45,7 @@ struct model {
     int64_t expert_picks;   /* of them, how many a token goes to */
     int layer_count;        /* without draft layers */
     int draft_limit;
+    bool has_draft_layer; /* in the checkpoint, whether drafting is on or not */
 };
 
 struct model_family {

@@ -21,9 +21,12 @@ enum state_shape {
 struct state_kind {
     const char *name; /* "window", "compressed" */
     int layer;        /* draft layers count on after the last layer */
+    bool is_draft;    /* of a draft layer */
     enum state_shape shape;
-    int64_t rows;  /* STATE_RING */
-    int64_t ratio; /* STATE_APPEND */
+    int64_t rows; /* STATE_RING */
+    int64_t
+        snapshot_period; /* STATE_RING: at multiples of it no row is needed any more; 0: always some are */
+    int64_t ratio;       /* STATE_APPEND */
     enum row_kind row;
     int64_t width;
     int64_t plain_width;

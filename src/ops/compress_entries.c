@@ -12,6 +12,7 @@ enum status op_compress_entries(struct op_queue *queue, const struct compress_en
     CHECK(ring->rows_per_slot >= args->ratio * (args->has_overlap ? 2 : 1), STATUS_BAD_SHAPE,
           "compress_entries: a ring of %lld rows is too short for ratio %lld", (long long)ring->rows_per_slot,
           (long long)args->ratio);
+    CHECK(args->entries.rows_per_page > 0, STATUS_BAD_SHAPE, "compress_entries: entries without pages");
     TRY(weight_expect_plain(args->norm, "compress_entries: norm", 1, args->width));
     return op_queue_submit(queue, OP_COMPRESS_ENTRIES, args);
 }

@@ -2,7 +2,7 @@
  * Pools raw compressor rows into entries and appends them (spec deepseek-v4 4.9).
  *
  * For each row of the batch that ends a block (position + 1 a multiple of ratio), entry j = position / ratio
- * is computed and written to row j of `entries`:
+ * is computed and written to entry j of the paged store `entries`:
  *   overlap (ratio 4): per channel i a softmax-weighted sum over the 4 tokens of block j-1 (channels i) and
  *   the 4 of block j (channels width + i); for j = 0 over block 0 only;
  *   otherwise: over the ratio tokens of block j.

@@ -10,5 +10,6 @@ enum status op_indexer_select(struct op_queue *queue, const struct indexer_selec
     TENSOR_EXPECT(&args->selection, "indexer_select: selection", DTYPE_BIT(DTYPE_I32), queries->shape[0], -1);
     CHECK(args->selection.shape[1] > 0, STATUS_BAD_SHAPE, "indexer_select: selection of no entries");
     CHECK(args->ratio > 0, STATUS_BAD_SHAPE, "indexer_select: ratio %lld", (long long)args->ratio);
+    CHECK(args->keys.rows_per_page > 0, STATUS_BAD_SHAPE, "indexer_select: keys without pages");
     return op_queue_submit(queue, OP_INDEXER_SELECT, args);
 }

@@ -7,7 +7,7 @@
  * than `limit`. Ties: lower index first.
  *
  * queries: (rows, heads, width), head_weights: (rows, heads), activation type. selection: I32 (rows, limit).
- * Tolerance: exact for equal scores.
+ * keys: paged. Tolerance: exact for equal scores.
  */
 #ifndef SLUICE_OPS_INDEXER_SELECT_H
 #define SLUICE_OPS_INDEXER_SELECT_H

@@ -26,6 +26,8 @@ enum status op_sparse_attention(struct op_queue *queue, const struct sparse_atte
     CHECK(args->ratio == 0 || (entries->encoding == layout->encoding && entries->width == width &&
                                entries->plain_width == layout->plain_width),
           STATUS_BAD_SHAPE, "sparse_attention: entries of another layout than the window's");
+    CHECK(args->ratio == 0 || args->entries.rows_per_page > 0, STATUS_BAD_SHAPE,
+          "sparse_attention: entries without pages");
     if (args->selection.rank != 0) {
         TENSOR_EXPECT(&args->selection, "sparse_attention: selection", DTYPE_BIT(DTYPE_I32),
                       queries->shape[0], -1);

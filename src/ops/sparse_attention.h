@@ -7,8 +7,8 @@
  * none if ratio is 0. Logits are q . k * scale; sink[head] joins the denominator only, unscaled.
  *
  * queries, out: (rows, heads, width), activation type; out may be queries. window rows and entries share
- * one layout of that width. sink: PLAIN F32 (1, heads). selection: I32 (rows, limit), or rank 0 for none.
- * The order of a row's sum depends on that row's own keys only. Tolerance: NMSE.
+ * one layout of that width; entries are paged. sink: PLAIN F32 (1, heads). selection: I32 (rows, limit), or
+ * rank 0 for none. The order of a row's sum depends on that row's own keys only. Tolerance: NMSE.
  */
 #ifndef SLUICE_OPS_SPARSE_ATTENTION_H
 #define SLUICE_OPS_SPARSE_ATTENTION_H

@@ -11,16 +11,16 @@
 #include "backends/cpu/cpu_features.h"
 #include "base/clock.h"
 #include "base/progress.h"
-#include "engine/engine_internal.h"
+#include "engine/engine_core.h"
 #include "tools/bench_machine.h"
 
 struct bench_session {
     const struct bench_request *request;
-    struct sluice_engine *engine;
+    struct engine_core *core;
     struct bench_report *report;
     struct weight_work weights;
     int64_t slot_count;
-    int32_t *tokens;               /* [chunk_tokens] */
+    int32_t *tokens;               /* [step_token_limit] */
     int32_t *logit_rows;           /* [slot_count]: 0, 1, 2, ... */
     struct step_segment *segments; /* [slot_count] */
     float *logits;                 /* [slot_count, vocabulary] */
@@ -36,7 +36,7 @@ static int32_t random_token(const struct bench_session *session, int64_t slot, i
     z = (z + 1) * 0x9E3779B97F4A7C15u;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return (int32_t)((z ^ (z >> 31)) % (uint64_t)session->engine->model->vocabulary_size);
+    return (int32_t)((z ^ (z >> 31)) % (uint64_t)session->core->model->vocabulary_size);
 }
 
 static void count_tokens(struct bench_session *session, int64_t count) {
@@ -44,9 +44,9 @@ static void count_tokens(struct bench_session *session, int64_t count) {
     progress_update(&session->progress, session->done_tokens);
 }
 
-/* Takes `length` tokens into a slot, in steps of chunk_tokens; logits of the last one. */
+/* Takes `length` tokens into a slot, in steps of step_token_limit; logits of the last one. */
 static enum status prefill(struct bench_session *session, int64_t slot, int64_t length, double *seconds) {
-    int64_t chunk = session->engine->options.chunk_tokens;
+    int64_t chunk = session->core->options.step_token_limit;
     double started = clock_seconds();
     for (int64_t first = 0; first < length; first += chunk) {
         int64_t rows = length - first < chunk ? length - first : chunk;
@@ -57,7 +57,7 @@ static enum status prefill(struct bench_session *session, int64_t slot, int64_t 
         struct step_segment segment = {(int32_t)slot, (int32_t)first, (int32_t)rows, session->tokens};
         struct step_plan plan = {.segments = &segment, .segment_count = 1, .logit_rows = &last_row};
         plan.logit_row_count = first + rows == length;
-        TRY(executor_run(session->engine->executor, &plan, session->logits));
+        TRY(executor_run(session->core->executor, &plan, session->logits));
         count_tokens(session, rows);
     }
     *seconds = clock_seconds() - started;
@@ -77,7 +77,7 @@ static enum status decode(struct bench_session *session, int64_t batch, int64_t 
             session->segments[slot] =
                 (struct step_segment){(int32_t)slot, (int32_t)(position + i), 1, &session->tokens[slot]};
         }
-        TRY(executor_run(session->engine->executor, &plan, session->logits));
+        TRY(executor_run(session->core->executor, &plan, session->logits));
         count_tokens(session, batch);
     }
     *seconds = (clock_seconds() - started) / (double)count;
@@ -85,13 +85,15 @@ static enum status decode(struct bench_session *session, int64_t batch, int64_t 
 }
 
 static enum status copy_slot(struct bench_session *session, int64_t from, int64_t to) {
-    const struct state_pool *states = &session->engine->states;
-    for (int i = 0; i < states->count; i++) {
-        const struct state_rows *rows = &states->rows[i];
-        TRY(stream_copy_within(session->engine->stream, state_rows_at(rows, to, 0),
-                               state_rows_at(rows, from, 0), (size_t)rows->rows_per_slot * rows->row_bytes));
+    struct state_pool *states = &session->core->states;
+    struct stream *stream = session->core->stream;
+    const int32_t *from_pages = states->page_table + from * states->pages_per_slot;
+    const int32_t *to_pages = states->page_table + to * states->pages_per_slot;
+    TRY(state_pool_copy_slot(states, stream, (int32_t)from, (int32_t)to));
+    for (int64_t i = 0; i < states->pages_per_slot; i++) {
+        TRY(state_pool_copy_page(states, stream, from_pages[i], to_pages[i]));
     }
-    return stream_synchronize(session->engine->stream);
+    return stream_synchronize(stream);
 }
 
 static int compare_seconds(const void *left, const void *right) {
@@ -116,8 +118,8 @@ static void add_floor(const struct bench_report *report, struct bench_measure *m
 }
 
 static void add_work(struct bench_session *session, const struct step_shape *shape, struct step_work *sum) {
-    const struct sluice_engine *engine = session->engine;
-    bench_add_step_work(engine->model, &session->weights, engine->states.rows, engine->states.count, shape,
+    const struct engine_core *core = session->core;
+    bench_add_step_work(core->model, &session->weights, core->states.rows, core->states.count, shape,
                         session->rows_read, sum);
 }
 
@@ -131,7 +133,7 @@ static enum status measure_prefill(struct bench_session *session, int64_t length
         TRY(copy_slot(session, slot % repeats, slot));
     }
     out->seconds = summarise(session->samples, repeats);
-    int64_t chunk = session->engine->options.chunk_tokens;
+    int64_t chunk = session->core->options.step_token_limit;
     for (int64_t first = 0; first < length; first += chunk) {
         int64_t rows = length - first < chunk ? length - first : chunk;
         const struct step_shape shape = {.segment_count = 1,
@@ -161,10 +163,10 @@ static enum status measure_decode(struct bench_session *session, int64_t length,
 
 /* Touches every page that matters: a chunk of tokens goes to nearly all experts. */
 static enum status warm_up(struct bench_session *session) {
-    const struct sluice_engine_options *options = &session->engine->options;
+    const struct sluice_engine_options *options = &session->core->options;
     double seconds;
     int64_t length =
-        options->chunk_tokens < options->context_tokens ? options->chunk_tokens : options->context_tokens;
+        options->step_token_limit < options->context_tokens ? options->step_token_limit : options->context_tokens;
     TRY(prefill(session, 0, length, &seconds));
     return STATUS_OK;
 }
@@ -205,29 +207,26 @@ static enum status check_request(const struct bench_request *request) {
     return STATUS_OK;
 }
 
-static enum status open_engine(struct bench_session *session) {
+static enum status open_core(struct bench_session *session) {
     struct sluice_engine_options options = session->request->engine;
     int64_t slots = largest(&session->request->batches);
     options.context_tokens = largest(&session->request->prompt_tokens) + session->request->gen_tokens;
-    options.session_count = (int)slots;
-    options.chunk_tokens = options.chunk_tokens < slots ? (int)slots : options.chunk_tokens;
-    TRY((enum status)sluice_engine_open(&options, &session->engine));
-    /* The engine shortens steps to its context; a batch must still fit one. */
-    CHECK(session->engine->options.chunk_tokens >= slots, STATUS_OUT_OF_RANGE,
-          "a batch of %lld needs a context of at least as many tokens: raise --prompt-tokens or --gen-tokens",
-          (long long)slots);
+    options.sequence_limit = (int)slots;
+    options.has_prefix_cache = false;
+    options.step_token_limit = options.step_token_limit < slots ? (int)slots : options.step_token_limit;
+    TRY(engine_core_open(&options, &session->core));
     session->slot_count = slots;
-    return STATUS_OK;
+    return state_pool_map_own_pages(&session->core->states, session->core->stream);
 }
 
 static enum status alloc_buffers(struct bench_session *session) {
-    const struct sluice_engine *engine = session->engine;
+    const struct engine_core *core = session->core;
     size_t slots = (size_t)session->slot_count;
-    session->tokens = calloc((size_t)engine->options.chunk_tokens, sizeof *session->tokens);
+    session->tokens = calloc((size_t)core->options.step_token_limit, sizeof *session->tokens);
     session->logit_rows = calloc(slots, sizeof *session->logit_rows);
     session->segments = calloc(slots, sizeof *session->segments);
-    session->logits = calloc(slots * (size_t)engine->model->vocabulary_size, sizeof *session->logits);
-    session->rows_read = calloc((size_t)engine->states.count, sizeof *session->rows_read);
+    session->logits = calloc(slots * (size_t)core->model->vocabulary_size, sizeof *session->logits);
+    session->rows_read = calloc((size_t)core->states.count, sizeof *session->rows_read);
     session->samples = calloc((size_t)session->request->repeats, sizeof *session->samples);
     size_t rows = (size_t)session->request->prompt_tokens.count * (size_t)session->request->batches.count;
     session->report->rows = calloc(rows, sizeof *session->report->rows);
@@ -251,7 +250,7 @@ static void close_session(struct bench_session *session) {
     free(session->logits);
     free(session->rows_read);
     free(session->samples);
-    sluice_engine_close(&session->engine);
+    engine_core_close(&session->core);
 }
 
 /* Native activations are bf16 wherever it counts, and may be widened; ideal ones are f32. */
@@ -263,9 +262,9 @@ static double peak_flops(const struct roofline *limits, enum sluice_numerics num
 
 static enum status add_limits(struct bench_session *session) {
     struct bench_report *report = session->report;
-    const struct sluice_engine *engine = session->engine;
-    TRY(roofline_measure(engine->pool, report->cpu_features, &report->limits));
-    report->peak_flops = peak_flops(&report->limits, engine->options.numerics);
+    const struct engine_core *core = session->core;
+    TRY(roofline_measure(core->pool, report->cpu_features, &report->limits));
+    report->peak_flops = peak_flops(&report->limits, core->options.numerics);
     for (int i = 0; i < report->row_count; i++) {
         add_floor(report, &report->rows[i].prefill);
         add_floor(report, &report->rows[i].decode);
@@ -275,15 +274,15 @@ static enum status add_limits(struct bench_session *session) {
 
 static enum status fill_report(struct bench_session *session) {
     struct bench_report *report = session->report;
-    const struct sluice_engine *engine = session->engine;
-    report->facts = engine->facts;
-    report->thread_count = worker_pool_thread_count(engine->pool);
-    report->chunk_tokens = engine->options.chunk_tokens;
+    const struct engine_core *core = session->core;
+    report->facts = core->facts;
+    report->thread_count = worker_pool_thread_count(core->pool);
+    report->chunk_tokens = core->options.step_token_limit;
     report->gen_tokens = session->request->gen_tokens;
     report->repeats = session->request->repeats;
-    TRY(cpu_features_parse(engine->options.cpu_features, &report->cpu_features));
-    string_buffer_append_text(&report->model_directory, engine->options.model_directory);
-    engine->model->family->describe(engine->model, &report->model_description);
+    TRY(cpu_features_parse(core->options.cpu_features, &report->cpu_features));
+    string_buffer_append_text(&report->model_directory, core->options.model_directory);
+    core->model->family->describe(core->model, &report->model_description);
     TRY(string_buffer_check(&report->model_directory));
     return string_buffer_check(&report->model_description);
 }
@@ -291,7 +290,7 @@ static enum status fill_report(struct bench_session *session) {
 /* Tokens of all steps, for the progress line. */
 static uint64_t planned_tokens(const struct bench_session *session) {
     const struct bench_request *request = session->request;
-    int64_t tokens = session->engine->options.chunk_tokens;
+    int64_t tokens = session->core->options.step_token_limit;
     for (int p = 0; p < request->prompt_tokens.count; p++) {
         tokens += request->repeats * request->prompt_tokens.values[p];
         for (int b = 0; b < request->batches.count; b++) {
@@ -318,10 +317,10 @@ enum status bench_run(const struct bench_request *request, struct bench_report *
     *out = (struct bench_report){0};
     struct bench_session session = {.request = request, .report = out};
     TRY(check_request(request));
-    TRY_GOTO(open_engine(&session));
+    TRY_GOTO(open_core(&session));
     TRY_GOTO(alloc_buffers(&session));
     TRY_GOTO(fill_report(&session));
-    bench_weight_work(session.engine->model, &session.engine->tensors, &session.weights);
+    bench_weight_work(session.core->model, &session.core->tensors, &session.weights);
     progress_start(&session.progress, "measuring", "tokens", planned_tokens(&session));
     status = measure_rows(&session);
     progress_finish(&session.progress);

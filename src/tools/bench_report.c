@@ -13,6 +13,10 @@ static double rate(double count, double seconds) {
     return seconds > 0.0 ? count / seconds : 0.0;
 }
 
+static size_t state_bytes(const struct bench_report *report) {
+    return report->facts.memory.slot_state_bytes + report->facts.memory.page_state_bytes;
+}
+
 static double bandwidth_fraction(const struct bench_measure *measure) {
     return bench_fraction(measure->bandwidth_floor_seconds, measure->seconds.median);
 }
@@ -70,7 +74,7 @@ enum status bench_report_text(const struct bench_report *report, struct string_b
                                 report->chunk_tokens, (long long)report->gen_tokens, report->repeats);
     size_t peak = report->row_count > 0 ? report->rows[report->row_count - 1].peak_resident_bytes : 0;
     string_buffer_append_format(out, "loaded   in %.3f s; %.1f MB of state; peak memory %.0f MB\n\n",
-                                report->facts.load_seconds, (double)report->facts.state_bytes / 1e6,
+                                report->facts.load_seconds, (double)state_bytes(report) / 1e6,
                                 (double)peak / 1e6);
     string_buffer_append_format(out, "%8s %6s %10s %9s %9s %7s %10s %9s %9s %9s %9s %9s %9s %7s\n", "prompt",
                                 "batch", "prefill/s", "min", "max", "flops", "decode/s", "min", "max",
@@ -178,9 +182,9 @@ static struct json *new_report(const struct bench_report *report) {
                        set_integer(object, "gen_tokens", report->gen_tokens) &&
                        set_integer(object, "repeats", report->repeats) &&
                        set_real(object, "load_seconds", report->facts.load_seconds) &&
-                       set_integer(object, "state_bytes", (int64_t)report->facts.state_bytes) &&
-                       set_integer(object, "mapped_bytes", (int64_t)report->facts.mapped_bytes) &&
-                       set_integer(object, "copied_bytes", (int64_t)report->facts.copied_bytes) &&
+                       set_integer(object, "state_bytes", (int64_t)state_bytes(report)) &&
+                       set_integer(object, "mapped_bytes", (int64_t)report->facts.memory.mapped_weight_bytes) &&
+                       set_integer(object, "copied_bytes", (int64_t)report->facts.memory.copied_weight_bytes) &&
                        json_set(object, "rows", new_rows(report));
     if (!is_complete) {
         json_free(&object);

@@ -45,7 +45,7 @@ static void make_scene(struct scene *scene, struct op_fixture *fixture, enum num
         .out = OP_TENSOR(fixture, dtype, NULL, rows, HEADS, WIDTH),
         .queries = OP_TENSOR(fixture, dtype, queries, rows, HEADS, WIDTH),
         .window_rows = {.rows = op_fixture_encoded(fixture, scene->layout, keys, rows),
-                        .ring = op_fixture_state(fixture, scene->layout, WINDOW, 1)},
+                        .ring = op_fixture_ring(fixture, scene->layout, WINDOW, 1)},
         .sink = &scene->sink,
         .batch = &scene->batch,
         .window = WINDOW,

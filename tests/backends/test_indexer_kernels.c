@@ -28,8 +28,8 @@ static float small_integer(struct op_fixture *fixture) {
 static void break_keys(struct op_fixture *fixture, const struct state_rows *keys) {
     const unsigned char broken = 255;
     for (int64_t i = 0; i < SLOTS * ENTRIES; i += 50) {
-        unsigned char *end = (unsigned char *)keys->memory + (size_t)(i + 1) * keys->row_bytes;
-        op_fixture_expect_ok(stream_copy_to_device(fixture->stream, end - 1, &broken, 1));
+        unsigned char *row = op_fixture_state_at(fixture, keys, i / ENTRIES, i % ENTRIES);
+        op_fixture_expect_ok(stream_copy_to_device(fixture->stream, row + keys->row_bytes - 1, &broken, 1));
     }
     op_fixture_expect_ok(stream_synchronize(fixture->stream));
 }
@@ -55,16 +55,13 @@ static struct indexer_select_args make_args(struct op_fixture *fixture, enum num
         .selection = {.dtype = DTYPE_I32, .rank = 2, .shape = {rows, LIMIT}},
         .queries = OP_TENSOR(fixture, dtype, queries, rows, HEADS, WIDTH),
         .head_weights = OP_TENSOR(fixture, dtype, weights, rows, HEADS),
-        .keys = {.layout = layout,
-                 .row_bytes = row_layout_bytes(&layout),
-                 .rows_per_slot = ENTRIES,
-                 .slot_count = SLOTS},
+        .keys = op_fixture_entries(fixture, layout, ENTRIES, SLOTS),
         .batch = batch,
         .ratio = RATIO,
         .weight_scale = 0.5f,
     };
     args.selection.data = op_fixture_upload(fixture, NULL, (size_t)(rows * LIMIT) * sizeof(int32_t));
-    args.keys.memory = (void *)(uintptr_t)op_fixture_encoded(fixture, layout, keys, SLOTS * ENTRIES);
+    op_fixture_state_fill(fixture, &args.keys, keys);
     if (layout.encoding == ROW_FP4) {
         break_keys(fixture, &args.keys);
     }

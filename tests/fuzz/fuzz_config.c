@@ -32,6 +32,19 @@ static void check_tensors(struct model *model, struct arena *arena) {
     }
 }
 
+/* Ratios that divide no page are refused. */
+static void check_pool(const struct state_table *table, enum numerics numerics) {
+    const struct state_pool_options options = {
+        .sequence_slot_count = 2, .snapshot_slot_count = 1, .context_tokens = POSITIONS, .page_tokens = 128};
+    struct state_pool pool;
+    if (state_pool_init(&pool, NULL, table, numerics, &options) == STATUS_OK) {
+        expect(pool.slot_bytes > 0 && pool.snapshot_bytes <= pool.slot_bytes);
+        expect(state_pool_bytes(&pool, 16) >=
+               2 * pool.slot_bytes + pool.snapshot_bytes + 16 * pool.page_bytes);
+    }
+    state_pool_deinit(&pool);
+}
+
 static void check_states(struct model *model, struct arena *arena) {
     struct state_table table = {.arena = arena};
     if (model->family->list_states(model, &table) != STATUS_OK) {
@@ -42,7 +55,7 @@ static void check_states(struct model *model, struct arena *arena) {
         expect(table.kinds[i].plain_width >= 0 && table.kinds[i].plain_width < table.kinds[i].width);
     }
     for (int numerics = 0; numerics < NUMERICS_COUNT; numerics++) {
-        expect(state_pool_bytes(&table, (enum numerics)numerics, 2, POSITIONS) > 0);
+        check_pool(&table, (enum numerics)numerics);
     }
 }
 

@@ -28,7 +28,7 @@ struct sequence {
 
 struct fixture {
     char directory[FIXTURE_PATH_BYTES];
-    struct sluice_engine *engines[NUMERICS_COUNT];
+    struct engine_core *engines[NUMERICS_COUNT];
     struct sequence sequences[SEQUENCES];
     float logits[ROWS_MAX][TINY_VOCABULARY];
 };
@@ -41,7 +41,7 @@ static int set_up(void **state) {
     for (int numerics = 0; numerics < NUMERICS_COUNT; numerics++) {
         struct sluice_engine_options options = model_options(fixture->directory);
         options.numerics = (enum sluice_numerics)numerics;
-        options.session_count = SEQUENCES + 1;
+        options.sequence_limit = SEQUENCES + 1;
         options.thread_count = 2;
         fixture->engines[numerics] = model_open(&options);
     }
@@ -52,7 +52,7 @@ static int set_up(void **state) {
 static int tear_down(void **state) {
     struct fixture *fixture = *state;
     for (int numerics = 0; numerics < NUMERICS_COUNT; numerics++) {
-        sluice_engine_close(&fixture->engines[numerics]);
+        engine_core_close(&fixture->engines[numerics]);
     }
     fixture_remove(fixture->directory);
     free(fixture);
@@ -60,7 +60,7 @@ static int tear_down(void **state) {
 }
 
 /* Makes sequence `index` of random tokens and runs it alone. */
-static void make_sequence(struct fixture *fixture, struct sluice_engine *engine, int index, uint64_t seed,
+static void make_sequence(struct fixture *fixture, struct engine_core *engine, int index, uint64_t seed,
                           int32_t length) {
     struct sequence *sequence = &fixture->sequences[index];
     *sequence = (struct sequence){.length = length};
@@ -71,7 +71,7 @@ static void make_sequence(struct fixture *fixture, struct sluice_engine *engine,
 }
 
 /* Runs counts[i] more tokens of sequence order[i], all in one step, and compares every row. */
-static void run_step(struct fixture *fixture, struct sluice_engine *engine, const int *order,
+static void run_step(struct fixture *fixture, struct engine_core *engine, const int *order,
                      const int32_t *counts) {
     struct step_segment segments[SEQUENCES];
     int32_t rows[ROWS_MAX];
@@ -104,7 +104,7 @@ static void run_step(struct fixture *fixture, struct sluice_engine *engine, cons
     }
 }
 
-static void check_final_states(const struct fixture *fixture, const struct sluice_engine *engine) {
+static void check_final_states(const struct fixture *fixture, const struct engine_core *engine) {
     for (int i = 0; i < SEQUENCES; i++) {
         const struct sequence *sequence = &fixture->sequences[i];
         struct state_digest digest;
@@ -132,7 +132,7 @@ static void test_short_prompts(void **state) {
     static const int32_t lengths[SEQUENCES] = {1, 2, 3, LENGTH_MAX / 2, LENGTH_MAX, 4};
     static const int order[SEQUENCES] = {0, 1, 3, 2, 5, 4};
     for (int numerics = 0; numerics < NUMERICS_COUNT; numerics++) {
-        struct sluice_engine *engine = fixture->engines[numerics];
+        struct engine_core *engine = fixture->engines[numerics];
         int32_t counts[SEQUENCES];
         for (int i = 0; i < SEQUENCES; i++) {
             make_sequence(fixture, engine, i, 1, lengths[i]);
@@ -161,7 +161,7 @@ static void test_random_schedules(void **state) {
     struct fixture *fixture = *state;
     uint64_t random = 20;
     for (int round = 0; round < (TESTS_ARE_SHORT ? 2 : 4); round++) {
-        struct sluice_engine *engine = fixture->engines[round % 2];
+        struct engine_core *engine = fixture->engines[round % 2];
         int32_t left = 0;
         for (int i = 0; i < SEQUENCES; i++) {
             int32_t length = 20 + (int32_t)((model_next_random(&random) >> 33) % (LENGTH_MAX - 19));
@@ -193,7 +193,7 @@ static void test_random_schedules(void **state) {
 /* Through the public interface: two sessions that take turns, and one that starts where another ended. */
 static void test_sessions(void **state) {
     struct fixture *fixture = *state;
-    struct sluice_engine *engine = fixture->engines[NUMERICS_NATIVE];
+    struct engine_core *engine = fixture->engines[NUMERICS_NATIVE];
     struct sluice_session *sessions[2];
     make_sequence(fixture, engine, 0, 7, 40);
     make_sequence(fixture, engine, 1, 7, 40);

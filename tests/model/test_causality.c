@@ -38,7 +38,7 @@ static int tear_down(void **state) {
     return 0;
 }
 
-static struct sluice_engine *open_engine(const struct fixture *fixture, enum sluice_numerics numerics) {
+static struct engine_core *open_engine(const struct fixture *fixture, enum sluice_numerics numerics) {
     struct sluice_engine_options options = model_options(fixture->directory);
     options.numerics = numerics;
     options.thread_count = 2;
@@ -54,7 +54,7 @@ static float *new_logits(int rows) {
 /* Two prompts that part at `split`: the same bits before it in one prefill, others from there on. */
 static void test_future_is_invisible(void **state) {
     for (int numerics = 0; numerics < MODES; numerics++) {
-        struct sluice_engine *engine = open_engine(*state, (enum sluice_numerics)numerics);
+        struct engine_core *engine = open_engine(*state, (enum sluice_numerics)numerics);
         float *first = new_logits(LENGTH);
         float *second = new_logits(LENGTH);
         int32_t tokens[LENGTH];
@@ -74,7 +74,7 @@ static void test_future_is_invisible(void **state) {
         }
         free(first);
         free(second);
-        sluice_engine_close(&engine);
+        engine_core_close(&engine);
     }
 }
 
@@ -83,7 +83,7 @@ static void test_future_is_invisible(void **state) {
  * reaches: through compressed entries.
  */
 static void test_past_beyond_windows_matters(void **state) {
-    struct sluice_engine *engine = open_engine(*state, SLUICE_NUMERICS_IDEAL);
+    struct engine_core *engine = open_engine(*state, SLUICE_NUMERICS_IDEAL);
     float *first = new_logits(FAR_LENGTH);
     float *second = new_logits(FAR_LENGTH);
     int32_t tokens[FAR_LENGTH];
@@ -97,7 +97,7 @@ static void test_past_beyond_windows_matters(void **state) {
     }
     free(first);
     free(second);
-    sluice_engine_close(&engine);
+    engine_core_close(&engine);
 }
 
 /* Logits of 64 random tokens with the given index_topk. */
@@ -107,10 +107,10 @@ static float *run_with_limit(const struct fixture *fixture, const char *limit,
     int32_t tokens[LENGTH];
     float *logits = new_logits(LENGTH);
     model_replace_config(fixture->directory, TINY_CONFIG, &change, 1);
-    struct sluice_engine *engine = open_engine(fixture, numerics);
+    struct engine_core *engine = open_engine(fixture, numerics);
     model_random_tokens(3, TINY_VOCABULARY, tokens, LENGTH);
     model_run(engine, 0, 0, tokens, LENGTH, logits);
-    sluice_engine_close(&engine);
+    engine_core_close(&engine);
     model_replace_config(fixture->directory, TINY_CONFIG, NULL, 0);
     return logits;
 }

@@ -29,21 +29,21 @@ struct reference {
 struct fixture {
     char directory[FIXTURE_PATH_BYTES];
     float logits[LENGTH][TINY_VOCABULARY];
-    struct sluice_engine *engines[NUMERICS_COUNT]; /* one thread, on "cpu" */
+    struct engine_core *engines[NUMERICS_COUNT]; /* one thread, on "cpu" */
     struct reference references[NUMERICS_COUNT];
 };
 
-static struct sluice_engine *open_engine(const struct fixture *fixture, int numerics, const char *device,
+static struct engine_core *open_engine(const struct fixture *fixture, int numerics, const char *device,
                                          int threads) {
     struct sluice_engine_options options = model_options(fixture->directory);
     options.numerics = (enum sluice_numerics)numerics;
     options.device = device;
     options.thread_count = threads;
-    options.session_count = 2;
+    options.sequence_limit = 2;
     return model_open(&options);
 }
 
-static void make_reference(struct sluice_engine *engine, struct reference *reference) {
+static void make_reference(struct engine_core *engine, struct reference *reference) {
     model_spec_tokens(reference->tokens, LENGTH);
     for (int32_t p = 0; p < LENGTH; p++) {
         model_run(engine, 0, p, &reference->tokens[p], 1, reference->logits[p]);
@@ -67,7 +67,7 @@ static int set_up(void **state) {
 static int tear_down(void **state) {
     struct fixture *fixture = *state;
     for (int numerics = 0; numerics < NUMERICS_COUNT; numerics++) {
-        sluice_engine_close(&fixture->engines[numerics]);
+        engine_core_close(&fixture->engines[numerics]);
     }
     fixture_remove(fixture->directory);
     free(fixture);
@@ -75,13 +75,13 @@ static int tear_down(void **state) {
 }
 
 /* 0xFF is a NaN in every format, 0x3F a number of the size that occurs. */
-static void poison(struct sluice_engine *engine, unsigned char byte) {
-    EXPECT_OK(stream_fill(engine->stream, engine->states.memory, byte, engine->states.bytes));
+static void poison(struct engine_core *engine, unsigned char byte) {
+    EXPECT_OK(stream_fill(engine->stream, engine->states.memory, byte, engine->states.row_memory_bytes));
     EXPECT_OK(stream_synchronize(engine->stream));
 }
 
 /* Runs the sequence in the given chunks in slot 1 and compares rows and, at each cut, the state. */
-static void check_chunks(struct fixture *fixture, struct sluice_engine *engine, int numerics,
+static void check_chunks(struct fixture *fixture, struct engine_core *engine, int numerics,
                          const int32_t *chunks, int chunk_count) {
     const struct reference *reference = &fixture->references[numerics];
     int32_t position = 0;
@@ -101,7 +101,7 @@ static void check_chunks(struct fixture *fixture, struct sluice_engine *engine, 
 }
 
 /* Chunks of one size, the last one shorter. */
-static void check_even_chunks(struct fixture *fixture, struct sluice_engine *engine, int numerics,
+static void check_even_chunks(struct fixture *fixture, struct engine_core *engine, int numerics,
                               int32_t size, int32_t length) {
     int32_t chunks[CHUNKS_MAX];
     int count = 0;
@@ -153,10 +153,10 @@ static void test_uneven_splits(void **state) {
 static void test_two_threads(void **state) {
     struct fixture *fixture = *state;
     for (int numerics = 0; numerics < NUMERICS_COUNT; numerics++) {
-        struct sluice_engine *engine = open_engine(fixture, numerics, "cpu", 2);
+        struct engine_core *engine = open_engine(fixture, numerics, "cpu", 2);
         check_even_chunks(fixture, engine, numerics, 64, LENGTH);
         check_even_chunks(fixture, engine, numerics, 7, SPLIT_LENGTH);
-        sluice_engine_close(&engine);
+        engine_core_close(&engine);
     }
 }
 
@@ -165,9 +165,9 @@ static void test_guard_device(void **state) {
     struct fixture *fixture = *state;
     static const int32_t chunks[] = {64, 63, 1, 1, 21};
     for (int numerics = 0; numerics < NUMERICS_COUNT; numerics++) {
-        struct sluice_engine *engine = open_engine(fixture, numerics, "guard", 2);
+        struct engine_core *engine = open_engine(fixture, numerics, "guard", 2);
         check_chunks(fixture, engine, numerics, chunks, sizeof chunks / sizeof chunks[0]);
-        sluice_engine_close(&engine);
+        engine_core_close(&engine);
     }
 }
 

@@ -28,13 +28,13 @@ static const int32_t lengths[SEQUENCES] = {19, 1, LENGTH_MAX};
 
 struct fixture {
     char directory[FIXTURE_PATH_BYTES];
-    struct sluice_engine *engines[NUMERICS_COUNT];      /* each with an executor that has saved rows */
+    struct engine_core *engines[NUMERICS_COUNT];      /* each with an executor that has saved rows */
     int32_t tokens[SEQUENCES][LENGTH_MAX + 1 + DRAFTS]; /* prompt, the token after it, drafts */
     float last_logits[SEQUENCES][TINY_VOCABULARY];      /* of the draft layer at the prompt's last row */
 };
 
 /* The engine's executor again, but with rows to save. */
-static void replace_executor(struct sluice_engine *engine) {
+static void replace_executor(struct engine_core *engine) {
     struct executor_options options = model_executor_options(engine, ROW_LIMIT, SLOTS);
     options.logit_row_limit = 2; /* so that logits are made in turns */
     options.saved_row_limit = SAVED_ROWS;
@@ -53,8 +53,8 @@ static int set_up(void **state) {
     for (int numerics = 0; numerics < NUMERICS_COUNT; numerics++) {
         struct sluice_engine_options options = model_options(fixture->directory);
         options.numerics = (enum sluice_numerics)numerics;
-        options.session_count = SLOTS;
-        options.draft_limit = DRAFTS;
+        options.sequence_limit = SLOTS;
+        options.draft.limit = DRAFTS;
         options.thread_count = 2;
         fixture->engines[numerics] = model_open(&options);
         replace_executor(fixture->engines[numerics]);
@@ -66,7 +66,7 @@ static int set_up(void **state) {
 static int tear_down(void **state) {
     struct fixture *fixture = *state;
     for (int numerics = 0; numerics < NUMERICS_COUNT; numerics++) {
-        sluice_engine_close(&fixture->engines[numerics]);
+        engine_core_close(&fixture->engines[numerics]);
     }
     fixture_remove(fixture->directory);
     free(fixture);
@@ -74,7 +74,7 @@ static int tear_down(void **state) {
 }
 
 /* One segment from row `source_row` on; logits NULL: state only. */
-static void run_draft(struct sluice_engine *engine, enum draft_source source, int32_t source_row,
+static void run_draft(struct engine_core *engine, enum draft_source source, int32_t source_row,
                       struct step_segment segment, float *logits) {
     int32_t rows[ROW_LIMIT];
     for (int32_t i = 0; i < segment.row_count; i++) {
@@ -88,12 +88,12 @@ static void run_draft(struct sluice_engine *engine, enum draft_source source, in
     EXPECT_OK(executor_run_draft(engine->executor, &plan, logits));
 }
 
-static void forget_all(struct sluice_engine *engine) {
+static void forget_all(struct engine_core *engine) {
     EXPECT_OK(stream_fill(engine->stream, engine->states.memory, 0xFF, engine->states.bytes));
 }
 
 /* Each sequence token by token, every draft pass over the only row of its step. */
-static void run_alone(struct fixture *fixture, struct sluice_engine *engine) {
+static void run_alone(struct fixture *fixture, struct engine_core *engine) {
     for (int i = 0; i < SEQUENCES; i++) {
         for (int32_t p = 0; p < lengths[i]; p++) {
             model_run(engine, ALONE, p, &fixture->tokens[i][p], 1, NULL);
@@ -105,7 +105,7 @@ static void run_alone(struct fixture *fixture, struct sluice_engine *engine) {
 }
 
 /* All prompts in one step; returns the row of each one's last token. */
-static void run_together(const struct fixture *fixture, struct sluice_engine *engine,
+static void run_together(const struct fixture *fixture, struct engine_core *engine,
                          int32_t last_rows[SEQUENCES]) {
     struct step_segment segments[SEQUENCES];
     int32_t row = 0;
@@ -119,7 +119,7 @@ static void run_together(const struct fixture *fixture, struct sluice_engine *en
 }
 
 /* The state rows of all prompts but their last ones, in one pass that goes through the step backwards. */
-static void catch_up(const struct fixture *fixture, struct sluice_engine *engine,
+static void catch_up(const struct fixture *fixture, struct engine_core *engine,
                      const int32_t last_rows[SEQUENCES]) {
     struct step_segment segments[SEQUENCES];
     int32_t source_rows[ROW_LIMIT];
@@ -142,7 +142,7 @@ static void catch_up(const struct fixture *fixture, struct sluice_engine *engine
 }
 
 /* One row per sequence `order[i]`, from source_rows[i], `step` tokens behind the prompt. */
-static void run_one_each(const struct fixture *fixture, struct sluice_engine *engine,
+static void run_one_each(const struct fixture *fixture, struct engine_core *engine,
                          enum draft_source source, const int *order, const int32_t *source_rows, int32_t step,
                          float logits[SEQUENCES][TINY_VOCABULARY]) {
     struct step_segment segments[SEQUENCES];
@@ -161,7 +161,7 @@ static void test_rows_by_index(void **state) {
     struct fixture *fixture = *state;
     static const int orders[3][SEQUENCES] = {{0, 1, 2}, {2, 0, 1}, {1, 2, 0}};
     for (int numerics = 0; numerics < NUMERICS_COUNT; numerics++) {
-        struct sluice_engine *engine = fixture->engines[numerics];
+        struct engine_core *engine = fixture->engines[numerics];
         int32_t last_rows[SEQUENCES];
         forget_all(engine);
         run_alone(fixture, engine);
@@ -183,7 +183,7 @@ static void test_rows_by_index(void **state) {
 }
 
 /* The draft layer's ring of a slot, all bytes of it. */
-static unsigned char *copy_ring(const struct sluice_engine *engine, int32_t slot, size_t *bytes) {
+static unsigned char *copy_ring(const struct engine_core *engine, int32_t slot, size_t *bytes) {
     for (int i = 0; i < engine->state_table.count; i++) {
         if (engine->state_table.kinds[i].layer >= engine->model->layer_count) {
             const struct state_rows *rows = &engine->states.rows[i];
@@ -203,7 +203,7 @@ static unsigned char *copy_ring(const struct sluice_engine *engine, int32_t slot
 static void test_catch_up_writes_the_same_state(void **state) {
     const struct fixture *fixture = *state;
     for (int numerics = 0; numerics < NUMERICS_COUNT; numerics++) {
-        struct sluice_engine *engine = fixture->engines[numerics];
+        struct engine_core *engine = fixture->engines[numerics];
         const int32_t *tokens = fixture->tokens[2];
         float logits[TINY_VOCABULARY];
         for (int32_t length = 1; length <= LENGTH_MAX; length += 5) {
@@ -229,7 +229,7 @@ static void test_catch_up_writes_the_same_state(void **state) {
 
 /* The model's own functions, called one after the other, with every boundary in memory of its own. */
 struct direct {
-    struct sluice_engine *engine;
+    struct engine_core *engine;
     struct op_table table;
     struct device_arena arena;
     struct op_queue queue;
@@ -275,7 +275,7 @@ static struct boundary direct_draft(struct direct *direct, const struct boundary
 }
 
 /* A prompt's draft pass over all its rows, then steps 2..K: logits [DRAFTS]. */
-static void run_directly(struct sluice_engine *engine, const int32_t *tokens, int32_t length,
+static void run_directly(struct engine_core *engine, const int32_t *tokens, int32_t length,
                          float logits[DRAFTS][TINY_VOCABULARY]) {
     const struct model *model = engine->model;
     enum numerics numerics = (enum numerics)engine->options.numerics;
@@ -310,7 +310,7 @@ static void test_recycling(void **state) {
     const struct fixture *fixture = *state;
     static const int orders[DRAFTS][SEQUENCES] = {{0, 1, 2}, {2, 0, 1}, {1, 0, 2}};
     for (int numerics = 0; numerics < NUMERICS_COUNT; numerics++) {
-        struct sluice_engine *engine = fixture->engines[numerics];
+        struct engine_core *engine = fixture->engines[numerics];
         float expected[SEQUENCES][DRAFTS][TINY_VOCABULARY];
         int32_t rows_of[SEQUENCES];
         forget_all(engine);
@@ -340,7 +340,7 @@ static void test_recycling(void **state) {
 static void test_saved_rows(void **state) {
     const struct fixture *fixture = *state;
     for (int numerics = 0; numerics < NUMERICS_COUNT; numerics++) {
-        struct sluice_engine *engine = fixture->engines[numerics];
+        struct engine_core *engine = fixture->engines[numerics];
         const int32_t *tokens = fixture->tokens[0];
         struct step_segment segment = {0, 4, 1, &tokens[5]};
         float expected[TINY_VOCABULARY];
@@ -403,7 +403,7 @@ static void test_refusals(void **state) {
 static void test_drafting_off_is_refused(void **state) {
     const struct fixture *fixture = *state;
     struct sluice_engine_options options = model_options(fixture->directory);
-    struct sluice_engine *engine = model_open(&options);
+    struct engine_core *engine = model_open(&options);
     const int32_t row = 0;
     float logits[TINY_VOCABULARY];
     struct step_segment segment = {0, 0, 1, fixture->tokens[0]};
@@ -413,7 +413,7 @@ static void test_drafting_off_is_refused(void **state) {
                          "drafting is off");
     fixture_expect_error(executor_save_row(engine->executor, 0, 0), STATUS_INTERNAL, "saved row 0 of 0");
     assert_int_equal(executor_saved_row_bytes(engine->executor), 0);
-    sluice_engine_close(&engine);
+    engine_core_close(&engine);
 }
 
 int main(void) {

@@ -39,21 +39,21 @@ static int tear_down(void **state) {
     return 0;
 }
 
-static enum status open_directory(const char *directory, int draft_limit, struct sluice_engine **out) {
+static enum status open_directory(const char *directory, int draft_limit, struct engine_core **out) {
     struct sluice_engine_options options = model_options(directory);
-    options.draft_limit = draft_limit;
-    return (enum status)sluice_engine_open(&options, out);
+    options.draft.limit = draft_limit;
+    return engine_core_open(&options, out);
 }
 
 static void expect_opens(const char *directory, int draft_limit) {
-    struct sluice_engine *engine;
+    struct engine_core *engine;
     EXPECT_OK(open_directory(directory, draft_limit, &engine));
-    sluice_engine_close(&engine);
+    engine_core_close(&engine);
 }
 
 static void expect_refused(const char *directory, int draft_limit, enum status expected,
                            const char *fragment) {
-    struct sluice_engine *engine;
+    struct engine_core *engine;
     fixture_expect_error(open_directory(directory, draft_limit, &engine), expected, fragment);
     assert_null(engine);
 }
@@ -138,10 +138,10 @@ static void run_tokens(const char *directory, enum sluice_numerics numerics, flo
     struct sluice_engine_options options = model_options(directory);
     int32_t tokens[TOKENS];
     options.numerics = numerics;
-    struct sluice_engine *engine = model_open(&options);
+    struct engine_core *engine = model_open(&options);
     model_spec_tokens(tokens, TOKENS);
     model_run(engine, 0, 0, tokens, TOKENS, logits);
-    sluice_engine_close(&engine);
+    engine_core_close(&engine);
 }
 
 /*
@@ -225,25 +225,25 @@ static void test_foreign_config(void **state) {
 
 static void test_options_refused(void **state) {
     const struct fixture *fixture = *state;
-    struct sluice_engine *engine;
+    struct engine_core *engine;
     struct sluice_engine_options options = model_options(fixture->directory);
     options.context_tokens = (1 << 20) + 1;
-    fixture_expect_error((enum status)sluice_engine_open(&options, &engine), STATUS_OUT_OF_RANGE,
+    fixture_expect_error(engine_core_open(&options, &engine), STATUS_OUT_OF_RANGE,
                          "max_position_embeddings");
     options = model_options(fixture->directory);
     options.device = "abacus";
-    fixture_expect_error((enum status)sluice_engine_open(&options, &engine), STATUS_NOT_FOUND, "abacus");
+    fixture_expect_error(engine_core_open(&options, &engine), STATUS_NOT_FOUND, "abacus");
     options = model_options(fixture->directory);
-    options.chunk_tokens = 0;
-    fixture_expect_error((enum status)sluice_engine_open(&options, &engine), STATUS_OUT_OF_RANGE,
+    options.step_token_limit = 0;
+    fixture_expect_error(engine_core_open(&options, &engine), STATUS_OUT_OF_RANGE,
                          "chunk_tokens is 0");
     options = model_options(NULL);
-    fixture_expect_error((enum status)sluice_engine_open(&options, &engine), STATUS_BAD_ARGUMENT,
+    fixture_expect_error(engine_core_open(&options, &engine), STATUS_BAD_ARGUMENT,
                          "model directory");
 }
 
 /* Appends to a session of its own; the status of the append. */
-static enum status append_tokens(struct sluice_engine *engine, const int32_t *tokens, size_t count) {
+static enum status append_tokens(struct engine_core *engine, const int32_t *tokens, size_t count) {
     struct sluice_session *session;
     EXPECT_OK(sluice_session_create(engine, &session));
     enum status status = (enum status)sluice_session_append(session, tokens, count, NULL);
@@ -277,13 +277,13 @@ static void test_values_not_finite(void **state) {
         for (int numerics = 0; numerics < NUMERICS_COUNT; numerics++) {
             struct sluice_engine_options options = model_options(directory);
             options.numerics = (enum sluice_numerics)numerics;
-            struct sluice_engine *engine = model_open(&options);
+            struct engine_core *engine = model_open(&options);
             fixture_expect_error(append_tokens(engine, tokens, 7), STATUS_NOT_FINITE, lines[i].fragment);
             /* Only what the bad value touches is lost: token 3 is in the first sequence alone. */
             if (i == 0) {
                 EXPECT_OK(append_tokens(engine, other_tokens, 3));
             }
-            sluice_engine_close(&engine);
+            engine_core_close(&engine);
         }
         fixture_remove(directory);
     }

@@ -155,10 +155,10 @@ static int tear_down(void **state) {
     return 0;
 }
 
-static int draft_state_count(const struct sluice_engine *engine) {
+static int draft_state_count(const struct engine_core *engine) {
     int count = 0;
     for (int i = 0; i < engine->state_table.count; i++) {
-        count += engine->state_table.kinds[i].layer >= engine->model->layer_count;
+        count += engine->state_table.kinds[i].is_draft;
     }
     return count;
 }
@@ -169,12 +169,12 @@ static void test_drafting_off_costs_nothing(void **state) {
     for (int numerics = 0; numerics < NUMERICS_COUNT; numerics++) {
         struct sluice_engine_options options = model_options(fixture->directory);
         options.numerics = (enum sluice_numerics)numerics;
-        struct sluice_engine *off = model_open(&options);
-        options.draft_limit = 3;
-        struct sluice_engine *on = model_open(&options);
-        options.draft_limit = 0;
+        struct engine_core *off = model_open(&options);
+        options.draft.limit = 3;
+        struct engine_core *on = model_open(&options);
+        options.draft.limit = 0;
         options.model_directory = fixture->draftless;
-        struct sluice_engine *draftless = model_open(&options);
+        struct engine_core *draftless = model_open(&options);
         assert_int_equal(draft_state_count(off), 0);
         assert_int_equal(draft_state_count(on), 1);
         assert_int_equal(off->state_table.count, draftless->state_table.count);
@@ -185,14 +185,14 @@ static void test_drafting_off_costs_nothing(void **state) {
         assert_int_equal(device_memory_bytes(off->device), device_memory_bytes(draftless->device));
         assert_true(on->facts.state_bytes > off->facts.state_bytes);
         assert_true(on->facts.mapped_bytes > off->facts.mapped_bytes);
-        sluice_engine_close(&off);
-        sluice_engine_close(&on);
-        sluice_engine_close(&draftless);
+        engine_core_close(&off);
+        engine_core_close(&on);
+        engine_core_close(&draftless);
     }
 }
 
 /* A chunk, then decoding; the arena's bytes count from the first launch, whatever lies before. */
-static void record_steps(struct sluice_engine *engine, struct record *out) {
+static void record_steps(struct engine_core *engine, struct record *out) {
     float logits[2 * TINY_VOCABULARY];
     int32_t tokens[37];
     size_t base = 0;
@@ -234,10 +234,10 @@ static void test_steps_without_drafts_do_nothing_more(void **state) {
             struct sluice_engine_options options =
                 model_options(i == 0 ? fixture->draftless : fixture->directory);
             options.numerics = (enum sluice_numerics)numerics;
-            options.draft_limit = i == 2 ? 3 : 0;
-            struct sluice_engine *engine = model_open(&options);
+            options.draft.limit = i == 2 ? 3 : 0;
+            struct engine_core *engine = model_open(&options);
             record_steps(engine, &records[i]);
-            sluice_engine_close(&engine);
+            engine_core_close(&engine);
         }
         expect_same_record(&records[1], &records[0]);
         expect_same_record(&records[2], &records[0]);
@@ -255,8 +255,8 @@ static void test_drafts_copy_no_streams(void **state) {
     struct record *done = calloc(1, sizeof *done);
     assert_non_null(done);
     model_spec_tokens(tokens, 8);
-    options.draft_limit = 2;
-    struct sluice_engine *engine = model_open(&options);
+    options.draft.limit = 2;
+    struct engine_core *engine = model_open(&options);
     record = done;
     model_run(engine, 0, 0, tokens, 3, NULL);
     struct step_segment segment = {0, 0, 2, tokens + 1};
@@ -281,11 +281,11 @@ static void test_drafts_copy_no_streams(void **state) {
     assert_int_equal(copied[COPY_TO_DEVICE - OP_COUNT], integers * sizeof(int32_t));
     assert_int_equal(copied[COPY_TO_HOST - OP_COUNT], 2 * sizeof logits);
     assert_int_equal(copied[COPY_WITHIN - OP_COUNT], 0);
-    sluice_engine_close(&engine);
+    engine_core_close(&engine);
     free(done);
 }
 
-static size_t step_bytes(const struct sluice_engine *engine, int32_t row_limit, int32_t saved_rows) {
+static size_t step_bytes(const struct engine_core *engine, int32_t row_limit, int32_t saved_rows) {
     enum { SEGMENTS = 5 };
     struct executor_options options = model_executor_options(engine, row_limit, SEGMENTS);
     struct executor *executor;
@@ -304,17 +304,17 @@ static void test_drafting_on_costs_its_own_rows(void **state) {
         struct sluice_engine_options options = model_options(fixture->directory);
         const size_t row_bytes = 4 * 256 * (numerics == NUMERICS_IDEAL ? sizeof(float) : 2);
         options.numerics = (enum sluice_numerics)numerics;
-        struct sluice_engine *off = model_open(&options);
-        options.draft_limit = 3;
-        struct sluice_engine *on = model_open(&options);
+        struct engine_core *off = model_open(&options);
+        options.draft.limit = 3;
+        struct engine_core *on = model_open(&options);
         for (int32_t rows = 2; rows <= 512; rows *= 4) {
             size_t draft_rows = rows < 5 ? 2 : 5;
             assert_int_equal(step_bytes(off, rows, 7), step_bytes(off, rows, 0));
             assert_int_equal(step_bytes(on, rows, 0), step_bytes(off, rows, 0) + 2 * draft_rows * row_bytes);
             assert_int_equal(step_bytes(on, rows, 7), step_bytes(on, rows, 0) + 7 * row_bytes);
         }
-        sluice_engine_close(&off);
-        sluice_engine_close(&on);
+        engine_core_close(&off);
+        engine_core_close(&on);
     }
 }
 
@@ -324,8 +324,8 @@ static void test_state_bytes(void **state) {
     struct sluice_engine_options options = model_options(fixture->directory);
     options.numerics = SLUICE_NUMERICS_NATIVE;
     options.context_tokens = 256;
-    options.session_count = 3;
-    struct sluice_engine *engine = model_open(&options);
+    options.sequence_limit = 3;
+    struct engine_core *engine = model_open(&options);
     const size_t kv_row = 64 + 8 + 64 * 2; /* codes, one scale padded to 8, rotary channels */
     const size_t index_row = 64 + 4;
     size_t window = 16 * kv_row;
@@ -334,7 +334,7 @@ static void test_state_bytes(void **state) {
     size_t plain_128 = 128 * 2 * 128 * sizeof(float) + 2 * kv_row;
     size_t expected = 3 * (6 * window + 3 * indexed + plain_16 + plain_128);
     assert_in_range(engine->facts.state_bytes, expected, expected + 64 * 64);
-    sluice_engine_close(&engine);
+    engine_core_close(&engine);
 }
 
 /* The device holds weights, state and the memory of a step, before and after steps, and not a byte more. */
@@ -345,14 +345,14 @@ static void test_device_memory_is_planned(void **state) {
         struct sluice_engine_options options = model_options(fixture->directory);
         int32_t tokens[64];
         options.device = devices[i];
-        options.draft_limit = 2;
-        struct sluice_engine *engine = model_open(&options);
+        options.draft.limit = 2;
+        struct engine_core *engine = model_open(&options);
         size_t planned = engine->facts.copied_bytes + engine->facts.state_bytes + engine->facts.step_bytes;
         assert_int_equal(device_memory_bytes(engine->device), planned);
         model_spec_tokens(tokens, 64);
         model_run(engine, 0, 0, tokens, 64, NULL);
         assert_int_equal(device_memory_bytes(engine->device), planned);
-        sluice_engine_close(&engine);
+        engine_core_close(&engine);
     }
 }
 
@@ -368,7 +368,7 @@ static void test_steps_allocate_nothing(void **state) {
     options.thread_count = 2;
     sampling.frequency_penalty = 0.5;
     sampling.top_p = 0.9;
-    struct sluice_engine *engine = model_open(&options);
+    struct engine_core *engine = model_open(&options);
     EXPECT_OK(sluice_session_create(engine, &session));
     model_spec_tokens(tokens, 100);
     EXPECT_OK(sluice_session_append(session, tokens, 100, NULL));
@@ -384,7 +384,7 @@ static void test_steps_allocate_nothing(void **state) {
     assert_int_equal(allocation_count, before);
     assert_int_equal(device_memory_bytes(engine->device), device_before);
     sluice_session_destroy(&session);
-    sluice_engine_close(&engine);
+    engine_core_close(&engine);
     assert_true(allocation_count > 0);
 }
 
@@ -394,11 +394,11 @@ static void test_closing_gives_all_back(void **state) {
     static const char *const devices[] = {"cpu", "guard"};
     for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
         struct sluice_engine_options options = model_options(fixture->directory);
-        struct sluice_engine *engine;
+        struct engine_core *engine;
         struct sluice_session *session;
         int32_t token = 3;
         options.device = devices[i];
-        options.draft_limit = 1;
+        options.draft.limit = 1;
         options.thread_count = 2;
         long before = live_blocks;
         engine = model_open(&options);
@@ -406,15 +406,15 @@ static void test_closing_gives_all_back(void **state) {
         EXPECT_OK(sluice_session_create(engine, &session));
         EXPECT_OK(sluice_session_append(session, &token, 1, NULL));
         sluice_session_destroy(&session);
-        sluice_engine_close(&engine);
+        engine_core_close(&engine);
         assert_null(engine);
         assert_int_equal(live_blocks, before);
         options.model_directory = fixture->incomplete;
-        assert_int_equal(sluice_engine_open(&options, &engine), SLUICE_BAD_CHECKPOINT);
+        assert_int_equal(engine_core_open(&options, &engine), SLUICE_BAD_CHECKPOINT);
         assert_int_equal(live_blocks, before);
         options.model_directory = fixture->directory;
-        options.draft_limit = 65;
-        assert_int_equal(sluice_engine_open(&options, &engine), SLUICE_OUT_OF_RANGE);
+        options.draft.limit = 65;
+        assert_int_equal(engine_core_open(&options, &engine), SLUICE_OUT_OF_RANGE);
         assert_int_equal(live_blocks, before);
     }
 }

@@ -45,10 +45,10 @@ static enum sluice_status take_row(void *context, int64_t position, bool is_draf
 static struct run *run_model(const char *directory, const int32_t *tokens, const char *cpu_features) {
     struct sluice_engine_options options = model_options(directory);
     options.cpu_features = cpu_features;
-    options.draft_limit = 1;
+    options.draft.limit = 1;
     options.thread_count = 2;
-    options.chunk_tokens = ROWS + 1;
-    struct sluice_engine *engine = model_open(&options);
+    options.step_token_limit = ROWS + 1;
+    struct engine_core *engine = model_open(&options);
     struct sluice_session *session;
     struct run *run = calloc(1, sizeof *run);
     struct sluice_logits_sink sink = {take_row, run, true};
@@ -58,7 +58,7 @@ static struct run *run_model(const char *directory, const int32_t *tokens, const
     assert_int_equal(run->main_count, ROWS + 1);
     assert_int_equal(run->draft_count, ROWS);
     sluice_session_destroy(&session);
-    sluice_engine_close(&engine);
+    engine_core_close(&engine);
     return run;
 }
 
@@ -223,9 +223,9 @@ static struct stream_record *record_streams(const char *config_path, enum sluice
     options.numerics = numerics;
     options.cpu_features = cpu_features;
     options.thread_count = 2;
-    struct sluice_engine *engine = model_open(&options);
+    struct engine_core *engine = model_open(&options);
     layer_trace_run(engine, tokens, ROWS, &trace);
-    sluice_engine_close(&engine);
+    engine_core_close(&engine);
     fixture_remove(directory);
     return record;
 }

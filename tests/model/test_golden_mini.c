@@ -29,17 +29,17 @@ struct fixture {
     struct golden_file golden;
     struct json *prompts;
     struct tokenizer *tokenizer;
-    struct sluice_engine *ideal;
-    struct sluice_engine *native;
+    struct engine_core *ideal;
+    struct engine_core *native;
 };
 
-static struct sluice_engine *open_mini(enum sluice_numerics numerics) {
+static struct engine_core *open_mini(enum sluice_numerics numerics) {
     struct sluice_engine_options options = model_options(SLUICE_SOURCE_DIR "/models/mini-v4");
     options.numerics = numerics;
     options.thread_count = 2;
     options.context_tokens = TOKENS_MAX;
-    options.chunk_tokens = 128;
-    options.draft_limit = numerics == SLUICE_NUMERICS_IDEAL ? 1 : 0;
+    options.step_token_limit = 128;
+    options.draft.limit = numerics == SLUICE_NUMERICS_IDEAL ? 1 : 0;
     return model_open(&options);
 }
 
@@ -59,8 +59,8 @@ static int set_up(void **state) {
 
 static int tear_down(void **state) {
     struct fixture *fixture = *state;
-    sluice_engine_close(&fixture->ideal);
-    sluice_engine_close(&fixture->native);
+    engine_core_close(&fixture->ideal);
+    engine_core_close(&fixture->native);
     tokenizer_destroy(&fixture->tokenizer);
     json_free(&fixture->prompts);
     golden_file_close(&fixture->golden);
@@ -231,7 +231,7 @@ static const char *prompt_text(const struct fixture *fixture, int prompt, const 
 }
 
 /* Greedy text of a prompt through the public interface; `generated` gets the tokens too. */
-static void generate(const struct fixture *fixture, struct sluice_engine *engine, int prompt,
+static void generate(const struct fixture *fixture, struct engine_core *engine, int prompt,
                      struct token_list *generated, struct string_buffer *text) {
     struct token_list tokens = {0};
     struct tokenizer_encode_options encode = {.match_added_tokens = true};

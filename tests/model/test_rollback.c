@@ -38,12 +38,12 @@ struct fixture {
     char directory[FIXTURE_PATH_BYTES];
     int32_t tokens[LENGTH];
     int32_t wrong[LENGTH]; /* differs from tokens everywhere */
-    struct sluice_engine *engines[NUMERICS_COUNT];
+    struct engine_core *engines[NUMERICS_COUNT];
     struct reference references[NUMERICS_COUNT];
 };
 
 /* The MTP layer over `count` rows from row `first_row` of the step before: row i with next_tokens[i]. */
-static void run_draft_rows(struct sluice_engine *engine, int32_t slot, int32_t first_position,
+static void run_draft_rows(struct engine_core *engine, int32_t slot, int32_t first_position,
                            const int32_t *next_tokens, int32_t first_row, int32_t count, float *logits) {
     static const int32_t rows[ROUND_ROWS] = {0, 1, 2, 3};
     struct step_segment segment = {slot, first_position, count, next_tokens};
@@ -56,13 +56,13 @@ static void run_draft_rows(struct sluice_engine *engine, int32_t slot, int32_t f
 }
 
 /* The same from the step's first row on. */
-static void run_draft(struct sluice_engine *engine, int32_t slot, int32_t first_position,
+static void run_draft(struct engine_core *engine, int32_t slot, int32_t first_position,
                       const int32_t *next_tokens, int32_t count, float *logits) {
     run_draft_rows(engine, slot, first_position, next_tokens, 0, count, logits);
 }
 
 /* Steps 2..K of a round: the MTP layer over what it gave itself, at `position` and after (M-28). */
-static void run_draft_steps(struct sluice_engine *engine, int32_t position, const int32_t *next_tokens) {
+static void run_draft_steps(struct engine_core *engine, int32_t position, const int32_t *next_tokens) {
     static const int32_t row = 0;
     float logits[TINY_VOCABULARY];
     for (int32_t i = 0; i < DRAFTS - 1; i++) {
@@ -74,7 +74,7 @@ static void run_draft_steps(struct sluice_engine *engine, int32_t position, cons
 }
 
 static void make_reference(struct fixture *fixture, int numerics) {
-    struct sluice_engine *engine = fixture->engines[numerics];
+    struct engine_core *engine = fixture->engines[numerics];
     struct reference *reference = &fixture->references[numerics];
     for (int32_t p = 0; p < LENGTH; p++) {
         model_run(engine, REFERENCE_SLOT, p, &fixture->tokens[p], 1, reference->logits[p]);
@@ -98,8 +98,8 @@ static int set_up(void **state) {
     for (int numerics = 0; numerics < NUMERICS_COUNT; numerics++) {
         struct sluice_engine_options options = model_options(fixture->directory);
         options.numerics = (enum sluice_numerics)numerics;
-        options.session_count = ROUND_ROWS; /* as many rows a draft pass with logits may have */
-        options.draft_limit = DRAFTS;
+        options.sequence_limit = ROUND_ROWS; /* as many rows a draft pass with logits may have */
+        options.draft.limit = DRAFTS;
         options.context_tokens = LENGTH;
         options.thread_count = 2;
         fixture->engines[numerics] = model_open(&options);
@@ -112,7 +112,7 @@ static int set_up(void **state) {
 static int tear_down(void **state) {
     struct fixture *fixture = *state;
     for (int numerics = 0; numerics < NUMERICS_COUNT; numerics++) {
-        sluice_engine_close(&fixture->engines[numerics]);
+        engine_core_close(&fixture->engines[numerics]);
     }
     fixture_remove(fixture->directory);
     free(fixture);
@@ -130,7 +130,7 @@ struct round {
  * The round's main and draft passes. The draft rows of what is kept are then made again, with true tokens:
  * all but the last as state alone, from which further drafts go on.
  */
-static void run_round(const struct fixture *fixture, struct sluice_engine *engine,
+static void run_round(const struct fixture *fixture, struct engine_core *engine,
                       const struct round *round) {
     int32_t tokens[ROUND_ROWS + 1];
     float logits[ROUND_ROWS][TINY_VOCABULARY];
@@ -153,7 +153,7 @@ static void run_round(const struct fixture *fixture, struct sluice_engine *engin
  * Goes on with the true tokens from behind the kept rows to the end of the round's reach, and counts what
  * differs from the reference: rows of logits, or the state.
  */
-static int count_differences(const struct fixture *fixture, struct sluice_engine *engine,
+static int count_differences(const struct fixture *fixture, struct engine_core *engine,
                              const struct reference *reference, const struct round *round) {
     int32_t first = round->position + round->kept;
     int32_t rows = ROUND_ROWS - round->kept;
@@ -171,7 +171,7 @@ static int count_differences(const struct fixture *fixture, struct sluice_engine
 }
 
 /* Brings the slot to `position` with true tokens, from where it is known to be right. */
-static void advance(const struct fixture *fixture, struct sluice_engine *engine, int32_t *from,
+static void advance(const struct fixture *fixture, struct engine_core *engine, int32_t *from,
                     int32_t position) {
     while (*from < position) {
         int32_t rows = position - *from < ROUND_ROWS ? position - *from : ROUND_ROWS;
@@ -194,7 +194,7 @@ enum {
 };
 
 /* Every round at every position of the list: all lengths, all numbers of kept rows but all. */
-static int count_all_differences(const struct fixture *fixture, struct sluice_engine *engine, int numerics,
+static int count_all_differences(const struct fixture *fixture, struct engine_core *engine, int numerics,
                                  const int32_t *positions, int position_count) {
     int32_t done = 0;
     int differences = 0;
@@ -215,8 +215,8 @@ static void test_rejected_drafts_leave_nothing(void **state) {
     const struct fixture *fixture = *state;
     for (int numerics = 0; numerics < NUMERICS_COUNT; numerics++) {
         bool takes_all = numerics == NUMERICS_IDEAL && !TESTS_ARE_SHORT;
-        struct sluice_engine *engine = fixture->engines[numerics];
-        EXPECT_OK(stream_fill(engine->stream, engine->states.memory, 0xFF, engine->states.bytes));
+        struct engine_core *engine = fixture->engines[numerics];
+        EXPECT_OK(stream_fill(engine->stream, engine->states.memory, 0xFF, engine->states.row_memory_bytes));
         assert_int_equal(count_all_differences(fixture, engine, numerics,
                                                takes_all ? all_positions : some_positions,
                                                takes_all ? ALL_POSITIONS : SOME_POSITIONS),
@@ -228,9 +228,9 @@ static void test_rejected_drafts_leave_nothing(void **state) {
 static void test_rounds_in_a_row(void **state) {
     const struct fixture *fixture = *state;
     const struct reference *reference = &fixture->references[NUMERICS_IDEAL];
-    struct sluice_engine *engine = fixture->engines[NUMERICS_IDEAL];
+    struct engine_core *engine = fixture->engines[NUMERICS_IDEAL];
     int32_t position = 0;
-    EXPECT_OK(stream_fill(engine->stream, engine->states.memory, 0xFF, engine->states.bytes));
+    EXPECT_OK(stream_fill(engine->stream, engine->states.memory, 0xFF, engine->states.row_memory_bytes));
     for (int step = 0; position + ROUND_ROWS + 1 < LENGTH; step++) {
         struct round round = {position, ROUND_ROWS, 1 + (step * 5 + step / 3) % ROUND_ROWS};
         float logits[ROUND_ROWS][TINY_VOCABULARY];
@@ -249,12 +249,12 @@ static void test_rounds_in_a_row(void **state) {
 
 /* The engine with one row less in the rings of the given name. */
 struct shortened {
-    struct sluice_engine engine;
+    struct engine_core engine;
     struct state_table table;
     struct state_kind kinds[STATE_DIGEST_KINDS_MAX];
 };
 
-static void shorten(const struct sluice_engine *engine, const char *name, struct shortened *out) {
+static void shorten(const struct engine_core *engine, const char *name, struct shortened *out) {
     int changed = 0;
     out->engine = *engine;
     out->table = engine->state_table;
@@ -268,7 +268,10 @@ static void shorten(const struct sluice_engine *engine, const char *name, struct
         }
     }
     assert_true(changed > 0);
-    EXPECT_OK(state_pool_init(&out->engine.states, engine->device, &out->table, NUMERICS_IDEAL, 2, LENGTH));
+    EXPECT_OK(state_pool_init(&out->engine.states, engine->device, &out->table, NUMERICS_IDEAL,
+                              &engine->states.options));
+    EXPECT_OK(state_pool_alloc(&out->engine.states, engine->states.page_count));
+    EXPECT_OK(state_pool_map_own_pages(&out->engine.states, engine->stream));
     struct executor_options options = model_executor_options(&out->engine, ROUND_ROWS, ROUND_ROWS);
     EXPECT_OK(executor_create(&options, &out->engine.executor));
 }

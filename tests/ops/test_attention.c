@@ -40,7 +40,7 @@ static void sink_joins_the_denominator_only(void **state) {
         .out = OP_TENSOR(fixture, DTYPE_F32, NULL, KEYS, 1, WIDTH),
         .queries = OP_TENSOR(fixture, DTYPE_F32, queries[0], KEYS, 1, WIDTH),
         .window_rows = {.rows = op_fixture_encoded(fixture, float_layout(WIDTH), keys[0], KEYS),
-                        .ring = op_fixture_state(fixture, float_layout(WIDTH), KEYS, 1)},
+                        .ring = op_fixture_ring(fixture, float_layout(WIDTH), KEYS, 1)},
         .sink = &sink_weight,
         .batch = &batch,
         .window = KEYS,
@@ -69,7 +69,7 @@ static void extreme_logits_stay_finite(void **state) {
         .out = OP_TENSOR(fixture, DTYPE_F32, NULL, 1, 3, 1),
         .queries = OP_TENSOR(fixture, DTYPE_F32, queries, 1, 3, 1),
         .window_rows = {.rows = op_fixture_encoded(fixture, float_layout(1), key, 1),
-                        .ring = op_fixture_state(fixture, float_layout(1), 1, 1)},
+                        .ring = op_fixture_ring(fixture, float_layout(1), 1, 1)},
         .sink = &sink,
         .batch = &batch,
         .window = 1,
@@ -123,7 +123,7 @@ static void look(const struct sight *sight, float *out) {
 
 /* A ring after positions 0..count-1 were committed, one-hot by position. */
 static struct state_rows one_hot_ring(struct op_fixture *fixture, int64_t rows, int64_t count) {
-    struct state_rows ring = op_fixture_state(fixture, float_layout(CHANNELS), rows, 1);
+    struct state_rows ring = op_fixture_ring(fixture, float_layout(CHANNELS), rows, 1);
     for (int64_t p = count > rows ? count - rows : 0; p < count; p++) {
         float key[CHANNELS] = {0};
         key[p % CHANNELS] = 1.0f;
@@ -155,7 +155,7 @@ static void window_starts_at_its_length(void **state) {
 
 /* Entries that are not visible yet are NaN here. */
 static struct state_rows one_hot_entries(struct op_fixture *fixture, int64_t rows, int64_t visible) {
-    struct state_rows entries = op_fixture_state(fixture, float_layout(CHANNELS), rows, 1);
+    struct state_rows entries = op_fixture_entries(fixture, float_layout(CHANNELS), rows, 1);
     for (int64_t j = 0; j < visible; j++) {
         float entry[CHANNELS] = {0};
         entry[32 + j] = 1.0f;
@@ -249,7 +249,7 @@ static void make_sequence(struct sequence *sequence, struct op_fixture *fixture,
     op_fixture_random_fill(fixture, sinks, HEADS);
     sequence->sink = op_fixture_plain(fixture, DTYPE_F32, 1, HEADS, sinks);
     struct row_layout layout = numerics_row_layout(numerics, ROW_KIND_KV, WIDTH, 16);
-    sequence->entries = op_fixture_state(fixture, layout, ROWS / 4, 4);
+    sequence->entries = op_fixture_entries(fixture, layout, ROWS / 4, 4);
     for (int j = 0; j < ROWS / 4; j++) {
         op_fixture_state_write(fixture, &sequence->entries, 1, j, sequence->keys[ROWS - 1 - j]);
     }
@@ -288,16 +288,16 @@ static void ring_and_step_give_equal_bits(void **state) {
         static float split[ROWS][HEADS * WIDTH];
         make_sequence(&sequence, fixture, (enum numerics)numerics);
         size_t mark = op_fixture_mark(fixture);
-        struct state_rows ring = op_fixture_state(fixture, sequence.entries.layout, RING, 2);
+        struct state_rows ring = op_fixture_ring(fixture, sequence.entries.layout, RING, 2);
         step(&sequence, &ring, 0, ROWS, whole[0]);
         for (int at = 1; at < ROWS; at++) {
             op_fixture_release(fixture, mark);
-            ring = op_fixture_state(fixture, sequence.entries.layout, RING, 2);
+            ring = op_fixture_ring(fixture, sequence.entries.layout, RING, 2);
             step(&sequence, &ring, 0, at, split[0]);
             step(&sequence, &ring, at, ROWS - at, split[at]);
             assert_memory_equal(split, whole, sizeof whole);
         }
-        ring = op_fixture_state(fixture, sequence.entries.layout, RING, 2);
+        ring = op_fixture_ring(fixture, sequence.entries.layout, RING, 2);
         for (int at = 0; at < ROWS; at++) {
             step(&sequence, &ring, at, 1, split[at]);
         }
@@ -328,7 +328,7 @@ static void run_prompts(const struct sequence *sequence, const struct op_segment
         .out = OP_TENSOR(fixture, dtype, NULL, rows, HEADS, WIDTH),
         .queries = OP_TENSOR(fixture, dtype, queries[0], rows, HEADS, WIDTH),
         .window_rows = {.rows = op_fixture_encoded(fixture, sequence->entries.layout, keys[0], rows),
-                        .ring = op_fixture_state(fixture, sequence->entries.layout, RING, 4)},
+                        .ring = op_fixture_ring(fixture, sequence->entries.layout, RING, 4)},
         .entries = sequence->entries,
         .selection = {.dtype = DTYPE_I32, .rank = 2, .shape = {rows, LIMIT}},
         .sink = &sequence->sink,
@@ -371,7 +371,7 @@ static void a_row_follows_the_formula(void **state) {
     struct sequence sequence;
     static float actual[ROWS][HEADS][WIDTH];
     make_sequence(&sequence, fixture, NUMERICS_IDEAL);
-    struct state_rows ring = op_fixture_state(fixture, sequence.entries.layout, RING, 2);
+    struct state_rows ring = op_fixture_ring(fixture, sequence.entries.layout, RING, 2);
     step(&sequence, &ring, 0, ROWS, actual[0][0]);
     const int t = ROWS - 1;
     float sinks[HEADS];

@@ -45,8 +45,8 @@ static void reset(struct compressor *compressor, struct row_layout layout, int64
     op_fixture_release(compressor->fixture, compressor->mark);
     struct row_layout raw = {.encoding = ROW_F32, .width = 2 * raw_width(compressor)};
     int64_t rows = compressor->ratio * (compressor->has_overlap ? 2 : 1) + compressor->spare_rows;
-    compressor->ring = op_fixture_state(compressor->fixture, raw, rows, 2);
-    compressor->entries = op_fixture_state(compressor->fixture, layout, entry_count, 2);
+    compressor->ring = op_fixture_ring(compressor->fixture, raw, rows, 2);
+    compressor->entries = op_fixture_entries(compressor->fixture, layout, entry_count, 2);
 }
 
 /* One step: values and scores (count, raw width) of positions first.. . */
@@ -199,8 +199,7 @@ static void entries_of_steps(struct compressor *compressor, const struct inputs 
         step(compressor, first, ends[i] - first, inputs->values[first], inputs->scores[first]);
         first = ends[i];
     }
-    op_fixture_download(compressor->fixture, compressor->entries.memory, out,
-                        2 * ENTRIES_MAX * compressor->entries.row_bytes);
+    op_fixture_state_download(compressor->fixture, &compressor->entries, out);
 }
 
 static void expect_invariance(struct compressor *compressor) {
@@ -272,7 +271,7 @@ static void rejected_drafts_leave_no_trace(void **state) {
         step(&compressor, t, count, drafts.values[t], drafts.scores[t]);
         step(&compressor, t, 1, inputs.values[t], inputs.scores[t]);
     }
-    op_fixture_download(*state, compressor.entries.memory, actual, sizeof actual);
+    op_fixture_state_download(*state, &compressor.entries, actual);
     assert_memory_equal(actual, expected, sizeof expected);
 }
 

@@ -125,7 +125,7 @@ static void choose(const struct choice *choice, int32_t *selection) {
 static struct state_rows float_keys(struct op_fixture *fixture, int64_t width, const float *keys,
                                     int64_t count) {
     struct row_layout layout = {.encoding = ROW_F32, .width = width};
-    struct state_rows state = op_fixture_state(fixture, layout, count + 2, 2);
+    struct state_rows state = op_fixture_entries(fixture, layout, count + 2, 2);
     for (int64_t j = 0; j < count; j++) {
         op_fixture_state_write(fixture, &state, 1, j, keys + j * width);
     }
@@ -315,7 +315,7 @@ static void scores_follow_the_formula(void **state) {
     for (int h = 0; h < HEADS; h++) {
         weights[h] = bf16_round(op_fixture_random(fixture));
     }
-    choice.keys = op_fixture_state(fixture, layout, ENTRIES, 2);
+    choice.keys = op_fixture_entries(fixture, layout, ENTRIES, 2);
     for (int j = 0; j < ENTRIES; j++) {
         float key[KEY_WIDTH];
         op_fixture_random_fill(fixture, key, KEY_WIDTH);

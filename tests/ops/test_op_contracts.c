@@ -200,7 +200,7 @@ static void compress_entries_contract(void **state) {
     struct rope_table rope = {.pair_count = 2};
     struct compress_entries_args base = {
         .raw = {.rows = FAKE, .ring = {.layout = {.encoding = ROW_F32, .width = 32}, .rows_per_slot = 8}},
-        .entries = {.layout = {.encoding = ROW_F32, .width = 8}, .rows_per_slot = 4},
+        .entries = {.layout = {.encoding = ROW_F32, .width = 8}, .rows_per_slot = 4, .rows_per_page = 3},
         .batch = &batch,
         .norm = &norm,
         .rope = &rope,
@@ -214,6 +214,8 @@ static void compress_entries_contract(void **state) {
     REFUSES(compress_entries, base, args.has_overlap = false, "compress_entries: raw rows");
     REFUSES(compress_entries, base, args.entries.layout.width = 9, "compress_entries: entries");
     REFUSES(compress_entries, base, args.raw.ring.rows_per_slot = 7, "compress_entries: a ring of 7 rows");
+    REFUSES(compress_entries, base, args.entries.rows_per_page = 0,
+            "compress_entries: entries without pages");
     REFUSES(compress_entries, base, args.norm = &wide, "compress_entries: norm");
     REFUSES(compress_entries, base, args.ratio = 0, "compress_entries: ratio 0");
 }
@@ -229,7 +231,7 @@ static void indexer_contracts(void **state) {
         .selection = TENSOR(I32, 2, 5),
         .queries = TENSOR(F32, 2, 3, 64),
         .head_weights = TENSOR(F32, 2, 3),
-        .keys = {.layout = {.encoding = ROW_F32, .width = 64}, .rows_per_slot = 9},
+        .keys = {.layout = {.encoding = ROW_F32, .width = 64}, .rows_per_slot = 9, .rows_per_page = 3},
         .batch = &batch,
         .ratio = 4,
     };
@@ -241,6 +243,7 @@ static void indexer_contracts(void **state) {
     REFUSES(indexer_select, base, args.selection = TENSOR(F32, 2, 5), "indexer_select: selection");
     REFUSES(indexer_select, base, args.selection = TENSOR(I32, 1, 5), "indexer_select: selection");
     REFUSES(indexer_select, base, args.selection = TENSOR(I32, 2, 0), "indexer_select: selection");
+    REFUSES(indexer_select, base, args.keys.rows_per_page = 0, "indexer_select: keys without pages");
     REFUSES(indexer_select, base, args.ratio = 0, "indexer_select: ratio 0");
 }
 
@@ -253,7 +256,7 @@ static void sparse_attention_contract(void **state) {
         .out = TENSOR(F32, 2, 3, 64),
         .queries = TENSOR(F32, 2, 3, 64),
         .window_rows = {.rows = FAKE, .ring = {.layout = layout, .rows_per_slot = 8}},
-        .entries = {.layout = layout, .rows_per_slot = 4},
+        .entries = {.layout = layout, .rows_per_slot = 4, .rows_per_page = 3},
         .selection = TENSOR(I32, 2, 5),
         .sink = &sink,
         .batch = &batch,
@@ -270,6 +273,8 @@ static void sparse_attention_contract(void **state) {
     REFUSES(sparse_attention, base, args.entries.layout.width = 32, "sparse_attention: entries");
     REFUSES(sparse_attention, base, args.entries.layout.encoding = ROW_F32, "sparse_attention: entries");
     REFUSES(sparse_attention, base, args.entries.layout.plain_width = 0, "sparse_attention: entries");
+    REFUSES(sparse_attention, base, args.entries.rows_per_page = 0,
+            "sparse_attention: entries without pages");
     REFUSES(sparse_attention, base, args.selection = TENSOR(I32, 3, 5), "sparse_attention: selection");
     REFUSES(sparse_attention, base, args.selection = TENSOR(I64, 2, 5), "sparse_attention: selection");
     base.ratio = 0;

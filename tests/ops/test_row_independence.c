@@ -73,15 +73,26 @@ static struct weight random_floats(struct scene *scene, int64_t rows, int64_t co
     return weight;
 }
 
-/* A random state store with a slot for each row. */
-static struct state_rows random_state(struct scene *scene, struct row_layout layout, int64_t rows) {
-    struct state_rows state = op_fixture_state(scene->fixture, layout, rows, ROWS);
-    for (int64_t i = 0; i < rows * ROWS; i++) {
-        float values[INPUT];
-        op_fixture_random_fill(scene->fixture, values, layout.width);
-        op_fixture_state_write(scene->fixture, &state, i / rows, i % rows, values);
-    }
-    return state;
+static void fill_randomly(struct scene *scene, const struct state_rows *state) {
+    int64_t count = state->slot_count * state->rows_per_slot * state->layout.width;
+    float *values = malloc((size_t)count * sizeof *values);
+    assert_non_null(values);
+    op_fixture_random_fill(scene->fixture, values, count);
+    op_fixture_state_fill(scene->fixture, state, values);
+    free(values);
+}
+
+/* A random ring, and random entries, with a slot for each row. */
+static struct state_rows random_ring(struct scene *scene, struct row_layout layout, int64_t rows) {
+    struct state_rows ring = op_fixture_ring(scene->fixture, layout, rows, ROWS);
+    fill_randomly(scene, &ring);
+    return ring;
+}
+
+static struct state_rows random_entries(struct scene *scene, struct row_layout layout) {
+    struct state_rows entries = op_fixture_entries(scene->fixture, layout, ENTRIES, ROWS);
+    fill_randomly(scene, &entries);
+    return entries;
 }
 
 /* The inputs of the listed rows as one tensor (count, shape...) with `length` elements a row. */
@@ -286,7 +297,7 @@ static void run_compress_entries(struct scene *scene, const int *order, int coun
     struct tensor raw = inputs_of(scene, DTYPE_F32, order, count, 4 * KEY_WIDTH);
     struct compress_entries_args args = {
         .raw = {.rows = raw.data, .ring = scene->ring},
-        .entries = op_fixture_state(fixture, scene->entries.layout, ENTRIES, ROWS),
+        .entries = op_fixture_entries(fixture, scene->entries.layout, ENTRIES, ROWS),
         .batch = &batch,
         .norm = &scene->weights[0],
         .rope = &rope,
@@ -299,8 +310,8 @@ static void run_compress_entries(struct scene *scene, const int *order, int coun
     OP_RUN(fixture, scene->numerics, compress_entries, &args);
     for (int i = 0; i < count; i++) {
         int64_t entry = scene->positions[order[i]] / RATIO;
-        op_fixture_download(fixture, state_rows_at(&args.entries, order[i], entry), out + i * RESULT_BYTES,
-                            args.entries.row_bytes);
+        op_fixture_download(fixture, op_fixture_state_at(fixture, &args.entries, order[i], entry),
+                            out + i * RESULT_BYTES, args.entries.row_bytes);
     }
 }
 
@@ -396,8 +407,8 @@ static void rows_of_attention(void **state) {
         make_scene(&scene, *state, numerics);
         struct row_layout kv = numerics_row_layout(scene.numerics, ROW_KIND_KV, KEY_WIDTH, 16);
         scene.weights[0] = random_floats(&scene, 1, HEADS);
-        scene.ring = random_state(&scene, kv, WINDOW);
-        scene.entries = random_state(&scene, kv, ENTRIES);
+        scene.ring = random_ring(&scene, kv, WINDOW);
+        scene.entries = random_entries(&scene, kv);
         expect_independence(&scene, run_sparse_attention);
     }
 }
@@ -407,15 +418,14 @@ static void rows_of_the_indexer_and_compressor(void **state) {
         struct scene scene;
         make_scene(&scene, *state, numerics);
         scene.entries =
-            random_state(&scene, numerics_row_layout(scene.numerics, ROW_KIND_INDEX, KEY_WIDTH, 0), ENTRIES);
+            random_entries(&scene, numerics_row_layout(scene.numerics, ROW_KIND_INDEX, KEY_WIDTH, 0));
         for (int row = 0; row < ROWS; row++) {
             scene.positions[row] = 24 + 2 * row; /* 6 to 14 visible entries */
         }
         expect_independence(&scene, run_indexer_select);
         scene.entries.layout = numerics_row_layout(scene.numerics, ROW_KIND_KV, KEY_WIDTH, 16);
         scene.weights[0] = random_floats(&scene, 1, KEY_WIDTH);
-        scene.ring =
-            random_state(&scene, (struct row_layout){.encoding = ROW_F32, .width = 4 * KEY_WIDTH}, 8);
+        scene.ring = random_ring(&scene, (struct row_layout){.encoding = ROW_F32, .width = 4 * KEY_WIDTH}, 8);
         for (int row = 0; row < ROWS; row++) {
             scene.positions[row] = row % 5 == 4 ? 2 * row : 4 * (row % 13) + 3;
         }

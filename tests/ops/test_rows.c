@@ -179,7 +179,7 @@ static void commit_keeps_the_last_rows(void **state) {
     struct batch_view batch = op_fixture_batch(fixture, segments, 3, NULL);
     struct commit_rows_args args = {
         .chunk = {.rows = op_fixture_encoded(fixture, layout, rows, 10),
-                  .ring = op_fixture_state(fixture, layout, RING, SLOTS)},
+                  .ring = op_fixture_ring(fixture, layout, RING, SLOTS)},
         .batch = &batch,
     };
     OP_RUN(fixture, NUMERICS_IDEAL, commit_rows, &args);

@@ -13,7 +13,7 @@
 
 /* What one pass needs beside the engine. */
 struct tracer {
-    struct sluice_engine *engine;
+    struct engine_core *engine;
     struct device_arena arena;
     struct op_queue queue;
     int32_t *staging;
@@ -54,7 +54,7 @@ static void run_layers(struct tracer *tracer, const struct step_plan *plan) {
     }
 }
 
-void layer_trace_run(struct sluice_engine *engine, const int32_t *tokens, int32_t count,
+void layer_trace_run(struct engine_core *engine, const int32_t *tokens, int32_t count,
                      const struct layer_trace *trace) {
     struct step_segment segment = {0, 0, count, tokens};
     struct step_plan plan = {.segments = &segment, .segment_count = 1};

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "engine/engine_internal.h"
+#include "engine/engine_core.h"
 
 struct layer_trace {
     /* streams: (rows, elements of a row) after the layer, as floats; valid during the call */
@@ -13,7 +13,7 @@ struct layer_trace {
 };
 
 /* Runs `count` tokens from position 0 in slot 0 through the model layer by layer. Uses the engine's state. */
-void layer_trace_run(struct sluice_engine *engine, const int32_t *tokens, int32_t count,
+void layer_trace_run(struct engine_core *engine, const int32_t *tokens, int32_t count,
                      const struct layer_trace *trace);
 
 #endif

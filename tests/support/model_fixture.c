@@ -92,16 +92,18 @@ struct sluice_engine_options model_options(const char *directory) {
     options.numerics = SLUICE_NUMERICS_IDEAL;
     options.thread_count = 1;
     options.context_tokens = 512;
+    options.has_prefix_cache = false;
     return options;
 }
 
-struct sluice_engine *model_open(const struct sluice_engine_options *options) {
-    struct sluice_engine *engine = NULL;
-    EXPECT_OK(sluice_engine_open(options, &engine));
+struct engine_core *model_open(const struct sluice_engine_options *options) {
+    struct engine_core *engine = NULL;
+    EXPECT_OK(engine_core_open(options, &engine));
+    EXPECT_OK(state_pool_map_own_pages(&engine->states, engine->stream));
     return engine;
 }
 
-struct executor_options model_executor_options(const struct sluice_engine *engine, int32_t row_limit,
+struct executor_options model_executor_options(const struct engine_core *engine, int32_t row_limit,
                                                int32_t segment_limit) {
     return (struct executor_options){
         .model = engine->model,
@@ -138,7 +140,7 @@ void model_random_tokens(uint64_t seed, int32_t limit, int32_t *tokens, int coun
     }
 }
 
-void model_run(struct sluice_engine *engine, int32_t slot, int32_t first_position, const int32_t *tokens,
+void model_run(struct engine_core *engine, int32_t slot, int32_t first_position, const int32_t *tokens,
                int32_t count, float *logits) {
     struct step_segment segment = {slot, first_position, count, tokens};
     int32_t *rows = calloc((size_t)count, sizeof *rows);

@@ -10,9 +10,8 @@
 #include <stdint.h>
 
 #include "base/string_buffer.h"
-#include "engine/engine_internal.h"
+#include "engine/engine_core.h"
 #include "lib/json.h"
-#include "sluice/session.h"
 
 /* Configurations in the source tree. */
 #define TINY_CONFIG "tests/golden/tiny-v4/config.json"
@@ -57,10 +56,10 @@ void model_replace_config(const char *directory, const char *config_path, const 
 /* Options for small tests: the directory, ideal numerics on "cpu", one thread, 512 positions and rows. */
 struct sluice_engine_options model_options(const char *directory);
 
-struct sluice_engine *model_open(const struct sluice_engine_options *options);
+struct engine_core *model_open(const struct sluice_engine_options *options);
 
 /* Options of one more executor over the engine's parts, with its numerics and kernels. */
-struct executor_options model_executor_options(const struct sluice_engine *engine, int32_t row_limit,
+struct executor_options model_executor_options(const struct engine_core *engine, int32_t row_limit,
                                                int32_t segment_limit);
 
 /* The inputs of spec deepseek-v4 A.1: token i is (31 i^2 + 17 i + 5) mod 512. */
@@ -76,7 +75,7 @@ uint64_t model_next_random(uint64_t *state);
  * Runs `count` consecutive tokens of the sequence in `slot` as one step. logits: (count, vocabulary), NULL if
  * they are not wanted.
  */
-void model_run(struct sluice_engine *engine, int32_t slot, int32_t first_position, const int32_t *tokens,
+void model_run(struct engine_core *engine, int32_t slot, int32_t first_position, const int32_t *tokens,
                int32_t count, float *logits);
 
 /* Fails, naming the first differing row, unless two (rows, vocabulary) tables have the same bits. */

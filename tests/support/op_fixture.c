@@ -316,16 +316,120 @@ struct batch_view op_fixture_batch(struct op_fixture *fixture, const struct op_s
     return batch;
 }
 
-struct state_rows op_fixture_state(struct op_fixture *fixture, struct row_layout layout,
-                                   int64_t rows_per_slot, int64_t slot_count) {
+static void *nan_memory(struct op_fixture *fixture, size_t bytes) {
+    void *memory = op_fixture_upload(fixture, NULL, bytes);
+    op_fixture_expect_ok(stream_fill(fixture->stream, memory, 0xFF, bytes));
+    return memory;
+}
+
+struct state_rows op_fixture_ring(struct op_fixture *fixture, struct row_layout layout, int64_t rows_per_slot,
+                                  int64_t slot_count) {
     struct state_rows state = {.layout = layout,
                                .row_bytes = row_layout_bytes(&layout),
                                .rows_per_slot = rows_per_slot,
                                .slot_count = slot_count};
-    size_t bytes = (size_t)(rows_per_slot * slot_count) * state.row_bytes;
-    state.memory = op_fixture_upload(fixture, NULL, bytes);
-    op_fixture_expect_ok(stream_fill(fixture->stream, state.memory, 0xFF, bytes));
+    state.memory = nan_memory(fixture, (size_t)(rows_per_slot * slot_count) * state.row_bytes);
     return state;
+}
+
+struct state_rows op_fixture_pages(struct op_fixture *fixture, struct row_layout layout,
+                                   int64_t rows_per_slot, int64_t slot_count, int64_t rows_per_page,
+                                   bool in_order) {
+    struct state_rows state = {.layout = layout,
+                               .row_bytes = row_layout_bytes(&layout),
+                               .rows_per_slot = rows_per_slot,
+                               .slot_count = slot_count,
+                               .rows_per_page = rows_per_page};
+    state.pages_per_slot = (rows_per_slot + rows_per_page - 1) / rows_per_page;
+    /* Every fifth page, round and round: that visits all, as 5 is prime. */
+    int64_t entries = slot_count * state.pages_per_slot;
+    int64_t page_count = entries % 5 == 4 ? entries + 2 : entries + 1;
+    int32_t *table = malloc((size_t)entries * sizeof *table);
+    assert_non_null(table);
+    for (int64_t i = 0; i < entries; i++) {
+        table[i] = (int32_t)(in_order ? i : (5 * i + 2) % page_count);
+    }
+    state.page_table = op_fixture_integers(fixture, table, entries);
+    free(table);
+    state.memory = nan_memory(fixture, (size_t)(page_count * rows_per_page) * state.row_bytes);
+    return state;
+}
+
+struct state_rows op_fixture_entries(struct op_fixture *fixture, struct row_layout layout,
+                                     int64_t rows_per_slot, int64_t slot_count) {
+    return op_fixture_pages(fixture, layout, rows_per_slot, slot_count, OP_PAGE_ROWS, false);
+}
+
+/* Rows of the state's memory, one for each row of each slot. Owned: free. */
+static int64_t *list_rows(struct op_fixture *fixture, const struct state_rows *state) {
+    int64_t count = state->slot_count * state->rows_per_slot;
+    size_t entries = (size_t)(state->slot_count * state->pages_per_slot);
+    int64_t *rows = malloc((size_t)count * sizeof *rows);
+    int32_t *pages = malloc(entries * sizeof *pages + 1);
+    assert_non_null(rows);
+    assert_non_null(pages);
+    if (entries > 0) {
+        op_fixture_download(fixture, state->page_table, pages, entries * sizeof *pages);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        int64_t slot = i / state->rows_per_slot;
+        int64_t row = i % state->rows_per_slot;
+        rows[i] = i;
+        if (state->rows_per_page > 0) {
+            int64_t page = pages[slot * state->pages_per_slot + row / state->rows_per_page];
+            rows[i] = page * state->rows_per_page + row % state->rows_per_page;
+        }
+    }
+    free(pages);
+    return rows;
+}
+
+unsigned char *op_fixture_state_at(struct op_fixture *fixture, const struct state_rows *state, int64_t slot,
+                                   int64_t row) {
+    assert_in_range(row, 0, state->rows_per_slot - 1);
+    int64_t *rows = list_rows(fixture, state);
+    int64_t at = rows[slot * state->rows_per_slot + row];
+    free(rows);
+    return (unsigned char *)state->memory + (size_t)at * state->row_bytes;
+}
+
+/* The bytes of memory that the listed rows reach. */
+static size_t reach_of(const struct state_rows *state, const int64_t *rows) {
+    int64_t end = 0;
+    for (int64_t i = 0; i < state->slot_count * state->rows_per_slot; i++) {
+        end = rows[i] >= end ? rows[i] + 1 : end;
+    }
+    return (size_t)end * state->row_bytes;
+}
+
+void op_fixture_state_fill(struct op_fixture *fixture, const struct state_rows *state, const float *values) {
+    int64_t *rows = list_rows(fixture, state);
+    size_t bytes = reach_of(state, rows);
+    unsigned char *image = malloc(bytes);
+    assert_non_null(image);
+    memset(image, 0xFF, bytes);
+    for (int64_t i = 0; i < state->slot_count * state->rows_per_slot; i++) {
+        row_encode(&state->layout, values + i * state->layout.width,
+                   image + (size_t)rows[i] * state->row_bytes);
+    }
+    copy_to(fixture, state->memory, image, bytes);
+    free(image);
+    free(rows);
+}
+
+void op_fixture_state_download(struct op_fixture *fixture, const struct state_rows *state,
+                               unsigned char *out) {
+    int64_t *rows = list_rows(fixture, state);
+    size_t bytes = reach_of(state, rows);
+    unsigned char *image = malloc(bytes);
+    assert_non_null(image);
+    op_fixture_download(fixture, state->memory, image, bytes);
+    for (int64_t i = 0; i < state->slot_count * state->rows_per_slot; i++) {
+        memcpy(out + (size_t)i * state->row_bytes, image + (size_t)rows[i] * state->row_bytes,
+               state->row_bytes);
+    }
+    free(image);
+    free(rows);
 }
 
 void op_fixture_state_write(struct op_fixture *fixture, const struct state_rows *state, int64_t slot,
@@ -333,7 +437,7 @@ void op_fixture_state_write(struct op_fixture *fixture, const struct state_rows 
     void *encoded = malloc(state->row_bytes);
     assert_non_null(encoded);
     row_encode(&state->layout, values, encoded);
-    copy_to(fixture, state_rows_at(state, slot, row), encoded, state->row_bytes);
+    copy_to(fixture, op_fixture_state_at(fixture, state, slot, row), encoded, state->row_bytes);
     free(encoded);
 }
 
@@ -341,7 +445,7 @@ void op_fixture_state_read(struct op_fixture *fixture, const struct state_rows *
                            int64_t row, float *out) {
     void *encoded = malloc(state->row_bytes);
     assert_non_null(encoded);
-    op_fixture_download(fixture, state_rows_at(state, slot, row), encoded, state->row_bytes);
+    op_fixture_download(fixture, op_fixture_state_at(fixture, state, slot, row), encoded, state->row_bytes);
     row_decode(&state->layout, encoded, out);
     free(encoded);
 }

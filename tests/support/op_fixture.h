@@ -113,13 +113,38 @@ struct op_segment {
 struct batch_view op_fixture_batch(struct op_fixture *fixture, const struct op_segment *segments, int count,
                                    const int32_t *token_ids);
 
-/* A state store whose bytes are all 0xFF (NaN); writing and reading one row of it as floats. */
-struct state_rows op_fixture_state(struct op_fixture *fixture, struct row_layout layout,
-                                   int64_t rows_per_slot, int64_t slot_count);
+/* A ring whose bytes are all 0xFF (NaN). */
+struct state_rows op_fixture_ring(struct op_fixture *fixture, struct row_layout layout, int64_t rows_per_slot,
+                                  int64_t slot_count);
+
+/*
+ * A paged store of NaNs with room for `rows_per_slot` entries a slot, OP_PAGE_ROWS a page unless
+ * rows_per_page says otherwise. Pages lie in no order, with one that belongs to nobody; `in_order` puts them
+ * one after the other.
+ */
+enum { OP_PAGE_ROWS = 3 };
+struct state_rows op_fixture_entries(struct op_fixture *fixture, struct row_layout layout,
+                                     int64_t rows_per_slot, int64_t slot_count);
+struct state_rows op_fixture_pages(struct op_fixture *fixture, struct row_layout layout,
+                                   int64_t rows_per_slot, int64_t slot_count, int64_t rows_per_page,
+                                   bool in_order);
+
+/* The device address of a ring's row, or of a paged store's entry, for copies. */
+unsigned char *op_fixture_state_at(struct op_fixture *fixture, const struct state_rows *state, int64_t slot,
+                                   int64_t row);
+
+/* One row as floats. */
 void op_fixture_state_write(struct op_fixture *fixture, const struct state_rows *state, int64_t slot,
                             int64_t row, const float *values);
 void op_fixture_state_read(struct op_fixture *fixture, const struct state_rows *state, int64_t slot,
                            int64_t row, float *out);
+
+/* Writes all rows: values (slot_count, rows_per_slot, layout.width). */
+void op_fixture_state_fill(struct op_fixture *fixture, const struct state_rows *state, const float *values);
+
+/* All rows as stored, slot after slot: slot_count * rows_per_slot rows. */
+void op_fixture_state_download(struct op_fixture *fixture, const struct state_rows *state,
+                               unsigned char *out);
 
 /* Rows of a step as `layout` stores them: values (count, layout.width). */
 const unsigned char *op_fixture_encoded(struct op_fixture *fixture, struct row_layout layout,

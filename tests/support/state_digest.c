@@ -14,14 +14,35 @@ static uint64_t hash_bytes(uint64_t hash, const unsigned char *bytes, size_t cou
     return hash;
 }
 
-static unsigned char *copy_slot(const struct sluice_engine *engine, const struct state_rows *rows,
+static void copy_rows(const struct engine_core *engine, const void *from, void *to, size_t bytes) {
+    assert_int_equal(stream_copy_to_host(engine->stream, to, from, bytes), STATUS_OK);
+    assert_int_equal(stream_synchronize(engine->stream), STATUS_OK);
+}
+
+/* All rows of a ring. */
+static unsigned char *copy_ring(const struct engine_core *engine, const struct state_rows *rows,
                                 int32_t slot) {
     size_t bytes = (size_t)rows->rows_per_slot * rows->row_bytes;
     unsigned char *copy = malloc(bytes);
     assert_non_null(copy);
-    assert_int_equal(stream_copy_to_host(engine->stream, copy, state_rows_at(rows, slot, 0), bytes),
-                     STATUS_OK);
-    assert_int_equal(stream_synchronize(engine->stream), STATUS_OK);
+    copy_rows(engine, state_rows_at_position(rows, slot, 0), copy, bytes);
+    return copy;
+}
+
+/* Entries 0..count-1 of a slot, in the pages where its table says. */
+static unsigned char *copy_entries(const struct engine_core *engine, const struct state_rows *rows,
+                                   int32_t slot, int64_t count) {
+    const int32_t *pages = engine->states.page_table + slot * rows->pages_per_slot;
+    unsigned char *copy = malloc((size_t)count * rows->row_bytes + 1);
+    assert_non_null(copy);
+    for (int64_t i = 0; i < count; i += rows->rows_per_page) {
+        int64_t page = pages[i / rows->rows_per_page];
+        int64_t length = rows->rows_per_page < count - i ? rows->rows_per_page : count - i;
+        const unsigned char *from =
+            (const unsigned char *)rows->memory + (size_t)(page * rows->rows_per_page) * rows->row_bytes;
+        assert_true(page >= 0);
+        copy_rows(engine, from, copy + (size_t)i * rows->row_bytes, (size_t)length * rows->row_bytes);
+    }
     return copy;
 }
 
@@ -34,20 +55,22 @@ static uint64_t hash_ring(const struct state_rows *rows, const unsigned char *co
     return hash;
 }
 
-void state_digest_take(const struct sluice_engine *engine, int32_t slot, int64_t length,
+void state_digest_take(const struct engine_core *engine, int32_t slot, int64_t length,
                        struct state_digest *out) {
     out->count = 0;
     for (int i = 0; i < engine->state_table.count; i++) {
         const struct state_kind *kind = &engine->state_table.kinds[i];
         const struct state_rows *rows = &engine->states.rows[i];
-        if (kind->layer >= engine->model->layer_count) {
+        unsigned char *copy;
+        if (kind->is_draft) {
             continue;
         }
-        unsigned char *copy = copy_slot(engine, rows, slot);
         assert_true(out->count < STATE_DIGEST_KINDS_MAX);
         if (kind->shape == STATE_RING) {
+            copy = copy_ring(engine, rows, slot);
             out->kinds[out->count++] = hash_ring(rows, copy, length, kind->rows - engine->model->draft_limit);
         } else {
+            copy = copy_entries(engine, rows, slot, length / kind->ratio);
             size_t bytes = (size_t)(length / kind->ratio) * rows->row_bytes;
             out->kinds[out->count++] = hash_bytes(0xCBF29CE484222325u, copy, bytes);
         }
@@ -55,7 +78,7 @@ void state_digest_take(const struct sluice_engine *engine, int32_t slot, int64_t
     }
 }
 
-void state_digest_expect_equal(const struct sluice_engine *engine, const struct state_digest *actual,
+void state_digest_expect_equal(const struct engine_core *engine, const struct state_digest *actual,
                                const struct state_digest *expected, const char *what) {
     assert_int_equal(actual->count, expected->count);
     for (int i = 0; i < actual->count; i++) {

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include "engine/engine_internal.h"
+#include "engine/engine_core.h"
 
 enum { STATE_DIGEST_KINDS_MAX = 256 };
 
@@ -21,13 +21,13 @@ struct state_digest {
 /*
  * The state of `slot` after `length` committed tokens. Of a ring these are the last rows, in order of
  * position, less the engine's draft_limit rows that it keeps for drafts; of an append-only store the finished
- * entries. Draft layers (layer index layer_count and above) are left out.
+ * entries. Draft layers are left out.
  */
-void state_digest_take(const struct sluice_engine *engine, int32_t slot, int64_t length,
+void state_digest_take(const struct engine_core *engine, int32_t slot, int64_t length,
                        struct state_digest *out);
 
 /* Fails, naming the kind and its layer, unless both are equal. */
-void state_digest_expect_equal(const struct sluice_engine *engine, const struct state_digest *actual,
+void state_digest_expect_equal(const struct engine_core *engine, const struct state_digest *actual,
                                const struct state_digest *expected, const char *what);
 
 #endif

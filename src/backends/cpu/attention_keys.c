@@ -3,6 +3,20 @@
 
 #include "tensor/elements.h"
 
+/* Entries 0..count-1; returns count. */
+static int64_t list_all_entries(const struct state_rows *entries, int64_t slot, int64_t count,
+                                const unsigned char **keys) {
+    int64_t run;
+    for (int64_t first = 0; first < count; first += run) {
+        const unsigned char *row = state_rows_at_entry(entries, slot, first);
+        run = state_rows_run(entries, first, count - first);
+        for (int64_t i = 0; i < run; i++) {
+            keys[first + i] = row + (size_t)i * entries->row_bytes;
+        }
+    }
+    return count;
+}
+
 int64_t attention_list_keys(const struct sparse_attention_args *args, int64_t row,
                             const unsigned char **keys) {
     const struct batch_view *batch = args->batch;
@@ -16,16 +30,13 @@ int64_t attention_list_keys(const struct sparse_attention_args *args, int64_t ro
     }
     if (args->selection.rank == 0) {
         int64_t visible = args->ratio == 0 ? 0 : (position + 1) / args->ratio;
-        for (int64_t entry = 0; entry < visible; entry++) {
-            keys[count++] = state_rows_at(&args->entries, slot, entry);
-        }
-        return count;
+        return count + list_all_entries(&args->entries, slot, visible, keys + count);
     }
     int64_t limit = args->selection.shape[1];
     const int32_t *selection = (const int32_t *)args->selection.data + row * limit;
     for (int64_t i = 0; i < limit; i++) {
         if (selection[i] >= 0) {
-            keys[count++] = state_rows_at(&args->entries, slot, selection[i]);
+            keys[count++] = state_rows_at_entry(&args->entries, slot, selection[i]);
         }
     }
     return count;

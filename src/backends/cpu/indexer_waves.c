@@ -134,6 +134,18 @@ enum status indexer_waves_run(const struct kernel_env *env, const struct indexer
     return STATUS_OK;
 }
 
+void indexer_list_keys(const struct indexer_select_args *args, const struct indexer_block *block,
+                       const unsigned char **keys) {
+    int64_t run;
+    for (int64_t j = 0; j < block->entry_count; j += run) {
+        const unsigned char *row = state_rows_at_entry(&args->keys, block->slot, block->first_entry + j);
+        run = state_rows_run(&args->keys, block->first_entry + j, block->entry_count - j);
+        for (int64_t i = 0; i < run; i++) {
+            keys[j + i] = row + (size_t)i * args->keys.row_bytes;
+        }
+    }
+}
+
 void indexer_head_weights(const struct indexer_select_args *args, int64_t row, float *out) {
     const struct tensor *weights = &args->head_weights;
     int64_t heads = weights->shape[1];

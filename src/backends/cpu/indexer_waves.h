@@ -38,6 +38,10 @@ size_t indexer_waves_workspace(const struct indexer_select_args *args, unsigned 
 enum status indexer_waves_run(const struct kernel_env *env, const struct indexer_select_args *args,
                               indexer_score *score, size_t scratch_bytes);
 
+/* The encoded keys of the block's entries: [entry_count]. */
+void indexer_list_keys(const struct indexer_select_args *args, const struct indexer_block *block,
+                       const unsigned char **keys);
+
 /* The row's head weights times the scale, rounded to their type: [heads]. */
 void indexer_head_weights(const struct indexer_select_args *args, int64_t row, float *out);
 

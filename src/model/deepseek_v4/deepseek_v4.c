@@ -44,6 +44,7 @@ enum status deepseek_v4_create(struct arena *arena, const struct json *config,
         .expert_picks = model->config.expert_picks,
         .layer_count = (int)model->config.layer_count,
         .draft_limit = request->draft_limit,
+        .has_draft_layer = model->config.drafter == DRAFTER_MTP,
     };
     int pairs = (int)(model->config.rotary_dim / 2);
     rope_table_init(&model->plain_rope, pairs, model->config.rope_theta, NULL);
@@ -58,6 +59,7 @@ enum status deepseek_v4_create(struct arena *arena, const struct json *config,
 static enum status add_window(const struct deepseek_v4 *model, struct state_table *table, int layer,
                               struct deepseek_v4_layer *target) {
     struct state_kind kind = {.name = "window", .layer = layer, .shape = STATE_RING, .row = ROW_KIND_KV};
+    kind.is_draft = layer >= model->base.layer_count;
     kind.rows = model->config.window + model->base.draft_limit;
     kind.width = model->config.head_dim;
     kind.plain_width = model->config.rotary_dim;
@@ -73,6 +75,8 @@ static enum status add_compressor(const struct deepseek_v4 *model, struct state_
     raw.name = is_index ? "index raw" : "raw";
     raw.rows = halves * ratio + model->base.draft_limit;
     raw.width = 2 * halves * width;
+    /* Without overlap a finished block is pooled and done with. */
+    raw.snapshot_period = halves == 1 ? ratio : 0;
     TRY(state_table_add(table, &raw, &target->raw_state));
     struct state_kind entries = {.layer = layer, .shape = STATE_APPEND, .ratio = ratio, .width = width};
     entries.name = is_index ? "index" : "compressed";

@@ -67,7 +67,7 @@ static void compress_row(const void *context, int64_t row, void *workspace) {
         reference_round(args->rounding, entry, args->width);
     }
     int64_t slot = args->batch->segment_slot[segment];
-    row_encode(&args->entries.layout, entry, state_rows_at(&args->entries, slot, index));
+    row_encode(&args->entries.layout, entry, state_rows_at_entry(&args->entries, slot, index));
 }
 
 static size_t workspace_bytes(const void *arguments, unsigned thread_count) {

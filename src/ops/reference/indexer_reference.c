@@ -87,7 +87,7 @@ static void score_entries(const struct indexer_select_args *args, int64_t row, i
     }
     reference_round(args->head_weights.dtype, weights, heads);
     for (int64_t j = 0; j < visible; j++) {
-        row_decode(&args->keys.layout, state_rows_at(&args->keys, slot, j), key);
+        row_decode(&args->keys.layout, state_rows_at_entry(&args->keys, slot, j), key);
         double score = 0.0;
         for (int64_t h = 0; h < heads; h++) {
             double product = reference_dot(queries + h * width, key, width);

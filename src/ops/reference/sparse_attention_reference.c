@@ -31,7 +31,7 @@ static int64_t decode_keys(const struct sparse_attention_args *args, int64_t row
     for (int64_t i = 0; i < visible; i++) {
         int64_t entry = selection == NULL ? i : selection[i];
         if (entry >= 0) {
-            row_decode(layout, state_rows_at(&args->entries, batch->segment_slot[segment], entry),
+            row_decode(layout, state_rows_at_entry(&args->entries, batch->segment_slot[segment], entry),
                        keys + count++ * layout->width);
         }
     }

@@ -89,10 +89,11 @@ static inline __attribute__((always_inline)) f32x16 score_tile(const struct scra
 
 static void decode_panel(const struct indexer_select_args *args, const struct indexer_block *block,
                          const struct scratch *scratch) {
+    const unsigned char *rows[INDEXER_BLOCK_ENTRIES];
     __m512i table = fp4_table_load();
+    indexer_list_keys(args, block, rows);
     for (int64_t j = 0; j < block->entry_count; j++) {
-        const unsigned char *row = state_rows_at(&args->keys, block->slot, block->first_entry + j);
-        bf16_decode_index_row(table, &args->keys.layout, row, scratch->panel + j * scratch->width);
+        bf16_decode_index_row(table, &args->keys.layout, rows[j], scratch->panel + j * scratch->width);
     }
     /* Tiles of keys reach past the last one. */
     for (int64_t j = block->entry_count; j % KEYS != 0; j++) {

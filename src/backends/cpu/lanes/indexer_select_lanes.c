@@ -63,10 +63,11 @@ static void score_block(const struct indexer_select_args *args, const struct ind
                         void *memory) {
     struct scratch scratch;
     lay_out(args, memory, &scratch);
+    const unsigned char *rows[INDEXER_BLOCK_ENTRIES];
     const float *keys[INDEXER_BLOCK_ENTRIES];
+    indexer_list_keys(args, block, rows);
     for (int64_t j = 0; j < block->entry_count; j++) {
-        const unsigned char *row = state_rows_at(&args->keys, block->slot, block->first_entry + j);
-        keys[j] = lanes_decode_row(&args->keys.layout, row, scratch.panel + j * scratch.stride);
+        keys[j] = lanes_decode_row(&args->keys.layout, rows[j], scratch.panel + j * scratch.stride);
     }
     /* Tiles of keys reach past the last one. */
     for (int64_t j = block->entry_count; j % DOT_SIDE != 0; j++) {
