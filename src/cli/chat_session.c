@@ -14,9 +14,6 @@
 #include "sluice/request.h"
 #include "text/chat_prompt.h"
 
-/* How many drafts are worth trying; the engine lowers it where they do not pay. */
-enum { DEFAULT_DRAFTS = 3 };
-
 /* How long an interrupt may go unseen. */
 static const double POLL_SECONDS = 0.05;
 
@@ -33,10 +30,7 @@ struct turn {
 static enum status open_engine(struct chat_session *session) {
     const struct cli_options *options = session->options;
     struct cli_engine_options engine;
-    bool has_mtp_layer = false;
-    TRY(generation_config_find_mtp_layer(options->model, &has_mtp_layer));
-    TRY(cli_engine_options_read(options, has_mtp_layer && options->speculative ? DEFAULT_DRAFTS : 0,
-                                &engine));
+    TRY(cli_engine_options_read(options, options->speculative ? SLUICE_DRAFTS_IF_POSSIBLE : 0, &engine));
     engine.engine.sequence_limit = 1;
     engine.engine.has_prefix_cache = true;
     TRY((enum status)sluice_engine_open(&engine.engine, &session->engine));

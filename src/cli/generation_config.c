@@ -73,13 +73,3 @@ enum status generation_config_load(const char *model, struct generation_config *
     }
     return STATUS_OK;
 }
-
-enum status generation_config_find_mtp_layer(const char *model, bool *out) {
-    struct json *config = NULL;
-    TRY(parse_file(model, "config.json", &config));
-    /* DSpark releases count stages of another drafter in the same field. */
-    *out = json_int64(json_get(config, "num_nextn_predict_layers")) > 0 &&
-           json_get(config, "dspark_block_size") == NULL;
-    json_free(&config);
-    return STATUS_OK;
-}

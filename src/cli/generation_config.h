@@ -2,7 +2,6 @@
 #ifndef SLUICE_CLI_GENERATION_CONFIG_H
 #define SLUICE_CLI_GENERATION_CONFIG_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -18,8 +17,5 @@ struct generation_config {
 
 /* Reads both files of the folder; a missing generation_config.json leaves the defaults. */
 enum status generation_config_load(const char *model, struct generation_config *out);
-
-/* Whether config.json announces an MTP layer, which can draft tokens. */
-enum status generation_config_find_mtp_layer(const char *model, bool *out);
 
 #endif
