@@ -24,7 +24,8 @@ struct turn {
     struct chat_answer answer;
     struct sluice_request *request;
     struct sluice_request_state state;
-    size_t shown; /* tokens of the answer that were looked at */
+    size_t shown;          /* tokens of the answer that were looked at */
+    bool is_ended_by_text; /* the model ended its turn by a mark that is no end token */
 };
 
 static enum status open_engine(struct chat_session *session) {
@@ -121,7 +122,8 @@ static enum status follow(struct turn *turn, struct progress *line) {
             progress_update(line, state->prompt_tokens_done);
         }
         TRY(show_tokens(turn));
-        if (interrupt_has_come() || chat_answer_is_stopped(&turn->answer)) {
+        turn->is_ended_by_text = chat_answer_is_stopped(&turn->answer);
+        if (interrupt_has_come() || turn->is_ended_by_text) {
             sluice_request_cancel(turn->request);
         }
     }
@@ -147,7 +149,7 @@ static enum status listen(struct turn *turn) {
 /* The line about the answer, and a warning where one is due. */
 static enum status report(struct turn *turn) {
     struct string_buffer text = {0};
-    if (chat_answer_is_stopped(&turn->answer)) {
+    if (turn->is_ended_by_text) {
         turn->state.finish_reason = SLUICE_FINISH_STOP; /* we cancelled it ourselves */
     }
     bool is_styled = answer_view_has_style(stderr);

@@ -47,6 +47,17 @@ static enum status show_stats(struct chat *chat) {
     return print_text(&text);
 }
 
+/* It may come from a file, so that it is shown as an answer is: a terminal must not obey it. */
+static void show_system(const struct chat_transcript *transcript) {
+    const char *text = chat_transcript_system(transcript);
+    struct answer_view view;
+    answer_view_init(&view, stderr);
+    fputs(transcript->has_system ? "System message: " : "There is no system message.\n", stderr);
+    answer_view_show_content(&view, text, strlen(text));
+    answer_view_finish(&view);
+    answer_view_deinit(&view);
+}
+
 static enum status change_system(struct chat *chat, const struct chat_command *command) {
     struct chat_transcript *transcript = &chat->session.transcript;
     bool is_removal = command->length == 1 && command->text[0] == '-';
@@ -54,8 +65,7 @@ static enum status change_system(struct chat *chat, const struct chat_command *c
         TRY(chat_transcript_set_system(transcript, is_removal ? NULL : command->text,
                                        is_removal ? 0 : command->length));
     }
-    fprintf(stderr, transcript->has_system ? "System message: %s\n" : "There is no system message.\n",
-            chat_transcript_system(transcript));
+    show_system(transcript);
     return STATUS_OK;
 }
 
@@ -99,11 +109,17 @@ static enum status clear(struct chat *chat) {
     return STATUS_OK;
 }
 
+static enum status send(struct chat *chat, const struct chat_command *command) {
+    TRY(chat_session_send(&chat->session, command->text, command->length));
+    /* Turns stand apart. */
+    fputs(chat->has_person ? "\n" : "", stderr);
+    return STATUS_OK;
+}
+
 static enum status obey(struct chat *chat, const struct chat_command *command) {
     switch (command->kind) {
     case CHAT_COMMAND_MESSAGE:
-        return command->length == 0 ? STATUS_OK
-                                    : chat_session_send(&chat->session, command->text, command->length);
+        return command->length == 0 ? STATUS_OK : send(chat, command);
     case CHAT_COMMAND_HELP:
         return show_help();
     case CHAT_COMMAND_SYSTEM:

@@ -118,7 +118,7 @@ static const struct option_row rows[] = {
      .minimum = 0,
      .maximum = 1 << 30,
      .value_name = "N",
-     .help = "Stop after this many new tokens; chat goes on to the end of the context unless this is given.",
+     .help = "Stop after this many new tokens; in chat only where it is given.",
      FIELD_AND_GIVEN(max_tokens)},
     {.name = "max-model-len",
      .type = OPTION_INT,

@@ -55,6 +55,12 @@ class Terminal:
         return os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
 
 
+def plain(screen):
+    """What stays of a screen's text without the terminal's commands; of a line drawn anew the last state."""
+    text = re.sub(r"\x1b\[[?\d]*[a-zA-Z]", "", screen).replace("\r\n", "\n")
+    return re.sub(r"[^\n]*\r", "", text).strip()
+
+
 def generate(messages, *options):
     """The answer of `generate` to a conversation."""
     command = [PROGRAM, "generate", "--model", MODEL, "--temperature", "0", "--messages", "-", *options]
@@ -107,7 +113,7 @@ def check_interrupt(home):
     assert messages[1]["role"] == "assistant" and whole.startswith(said) and 0 < len(said) < len(whole), messages
     chat.type("Hi\n")
     chat.wait("\r\n")
-    answer = chat.wait("\x1b[2m").strip().replace("\r\n", "\n")
+    answer = plain(chat.wait("\x1b[2m"))
     assert answer == generate(messages + [{"role": "user", "content": "Hi"}], *slow).strip(), answer
     chat.wait(PROMPT)
     chat.type("\x04")
