@@ -38,6 +38,12 @@ struct sluice_draft_schedule_row {
     int32_t draft_limit;
 };
 
+/* The largest limit of drafts; counters tell as many apart. */
+enum { SLUICE_DRAFT_POSITIONS_MAX = 16 };
+
+/* As the limit of drafts: 3 if the checkpoint has a draft layer, else 0. */
+enum { SLUICE_DRAFTS_IF_POSSIBLE = -1 };
+
 /* MTP speculative decoding. */
 struct sluice_draft_options {
     int limit; /* K_max: most draft tokens that a request verifies at once; 0: no MTP, no memory for it */
@@ -78,7 +84,7 @@ struct sluice_memory_ledger {
     size_t copied_weight_bytes;
     size_t slot_state_bytes; /* what each running request keeps besides its pages */
     size_t snapshot_bytes;   /* the same of the beginnings in the prefix cache */
-    size_t page_state_bytes; /* all pages */
+    size_t page_state_bytes; /* all pages and their tables */
     size_t step_bytes;       /* activations and workspace of a step */
     size_t draft_bytes;      /* all that exists because drafting is on, weights included; part of the above */
     size_t host_bytes;       /* logits, sampling, request tables */

@@ -55,7 +55,7 @@ static enum status make_request(const struct cli_options *options, struct bench_
     out->engine.numerics =
         options->numerics == CLI_NUMERICS_IDEAL ? SLUICE_NUMERICS_IDEAL : SLUICE_NUMERICS_NATIVE;
     out->engine.thread_count = (int)options->threads;
-    out->engine.chunk_tokens = (int)options->chunk_tokens;
+    out->engine.step_token_limit = (int)options->chunk_tokens;
     out->gen_tokens = options->gen_tokens;
     out->repeats = (int)options->repeats;
     out->seed = (uint64_t)options->seed;

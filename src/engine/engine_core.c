@@ -196,7 +196,7 @@ static enum status alloc_states(struct engine_core *core) {
     };
     TRY(memory_plan_pages(&input, &ledger->page_count));
     TRY(state_pool_alloc(&core->states, ledger->page_count));
-    ledger->page_state_bytes = core->states.bytes - without_pages;
+    ledger->page_state_bytes = core->states.bytes - ledger->slot_state_bytes - ledger->snapshot_bytes;
     ledger->token_capacity = (int64_t)ledger->page_count * ledger->page_tokens;
     /* With one node there is nothing to spread, and pages that nobody writes cost nothing. */
     if (device_reads_host_memory(core->device) && cpu_topology_memory_nodes("/sys/devices/system/node") > 1) {

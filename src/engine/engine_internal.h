@@ -24,8 +24,9 @@ struct sluice_request {
     struct sluice_request_state state; /* what the last step left */
     pthread_cond_t changed;
     struct sluice_request *next_submitted;
-    bool is_cancelled; /* asked for; the thread tells the scheduler */
-    bool is_released;  /* nobody waits any more: the thread frees it */
+    struct sluice_request *next_finished; /* the thread's */
+    bool is_cancelled;                    /* asked for; the thread tells the scheduler */
+    bool is_released;                     /* nobody waits any more: the thread frees it */
 
     void (*notify)(void *context);
     void *notify_context;
@@ -51,6 +52,7 @@ struct sluice_engine {
     struct sequence_bounds bounds;
     pthread_t thread;
     bool has_thread;
+    struct sluice_request *first_finished; /* in this round; the thread's */
     bool has_locks;
 
     pthread_mutex_t mutex; /* guards what follows, and the requests' published parts */

@@ -55,15 +55,26 @@ void engine_request_free(struct sluice_request *request) {
 void engine_loop_finished(void *context, struct sequence *sequence) {
     struct sluice_engine *engine = context;
     struct sluice_request *request = (struct sluice_request *)(void *)sequence;
-    /* What a step gave is shown before the next begins, but nobody may free what the scheduler still holds:
-     * it has let go of the sequence before it calls. */
-    pthread_mutex_lock(&engine->mutex);
-    publish(request);
-    bool is_released = request->is_released;
-    pthread_mutex_unlock(&engine->mutex);
-    if (is_released) {
-        engine_request_free(request);
+    request->next_finished = engine->first_finished;
+    engine->first_finished = request;
+}
+
+/*
+ * Shows the ends of the round. The mutex is held, so a caller who sees an end sees it in the stats too; after
+ * that the request is the caller's, or nobody's. Returns those that are nobody's.
+ */
+static struct sluice_request *publish_finished(struct sluice_engine *engine) {
+    struct sluice_request *abandoned = NULL;
+    while (engine->first_finished != NULL) {
+        struct sluice_request *request = engine->first_finished;
+        engine->first_finished = request->next_finished;
+        if (request->is_released) {
+            request->next_finished = abandoned;
+            abandoned = request;
+        }
+        publish(request);
     }
+    return abandoned;
 }
 
 /* Shows all that run or wait how far they are. */
@@ -112,6 +123,7 @@ static void take_wishes(struct sluice_engine *engine) {
         if (engine->work.prefixes != NULL) {
             prefix_cache_clear(engine->work.prefixes);
         }
+        engine_work_stats(&engine->work, &engine->stats);
         engine->is_clearing = false;
         pthread_cond_broadcast(&engine->cleared);
     }
@@ -132,24 +144,32 @@ static void wait_for_wishes(struct sluice_engine *engine) {
     }
 }
 
+/* One look at the wishes and one round; false when the engine closes and nothing runs any more. */
+static bool run_once(struct sluice_engine *engine, bool *has_work) {
+    pthread_mutex_lock(&engine->mutex);
+    if (!*has_work) {
+        wait_for_wishes(engine);
+    }
+    take_wishes(engine);
+    bool is_closing = engine->is_closing;
+    pthread_mutex_unlock(&engine->mutex);
+    *has_work = engine_work_run(&engine->work);
+    pthread_mutex_lock(&engine->mutex);
+    engine_work_stats(&engine->work, &engine->stats);
+    publish_lists(engine);
+    struct sluice_request *abandoned = publish_finished(engine);
+    pthread_mutex_unlock(&engine->mutex);
+    while (abandoned != NULL) {
+        struct sluice_request *request = abandoned;
+        abandoned = request->next_finished;
+        engine_request_free(request);
+    }
+    return !is_closing || *has_work;
+}
+
 static void *run_loop(void *context) {
-    struct sluice_engine *engine = context;
     bool has_work = false;
-    bool is_open = true;
-    while (is_open) {
-        pthread_mutex_lock(&engine->mutex);
-        if (!has_work) {
-            wait_for_wishes(engine);
-        }
-        take_wishes(engine);
-        bool is_closing = engine->is_closing;
-        pthread_mutex_unlock(&engine->mutex);
-        has_work = engine_work_run(&engine->work);
-        pthread_mutex_lock(&engine->mutex);
-        publish_lists(engine);
-        engine_work_stats(&engine->work, &engine->stats);
-        pthread_mutex_unlock(&engine->mutex);
-        is_open = !is_closing || has_work;
+    while (run_once(context, &has_work)) {
     }
     return NULL;
 }

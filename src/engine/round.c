@@ -1,8 +1,8 @@
 /* A runner's memory, and the order of a round. */
 #include "engine/round.h"
 
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "engine/round_internal.h"
@@ -122,7 +122,7 @@ static enum status explain(struct round_runner *runner, const struct round_plan 
     if (status != STATUS_NOT_FINITE) {
         return status;
     }
-    snprintf(feedback->message, sizeof feedback->message, "%s", error_last()->message);
+    snprintf(feedback->message, sizeof feedback->message, "%.511s", error_last()->message);
     return STATUS_OK;
 }
 

@@ -106,7 +106,7 @@ static void run_choice(void *context, size_t index, unsigned worker) {
     if (feedback->status != STATUS_OK) {
         feedback->token_count = 0;
         feedback->accepted_drafts = 0;
-        snprintf(feedback->message, sizeof feedback->message, "%s", error_last()->message);
+        snprintf(feedback->message, sizeof feedback->message, "%.511s", error_last()->message);
     }
 }
 

@@ -95,7 +95,6 @@ static const struct case_shape rms_norm_shapes[] = {
 
 static const struct case_shape rms_norm_bench_shapes[] = {
     {.label = "hidden", .width = 2048, .weight_dtype = DTYPE_BF16},
-    {.label = "streams by index", .width = 2048, .outer = 4, .inner = 64, .weight_dtype = DTYPE_BF16},
     {.label = "queries", .width = 512, .outer = 32, .is_variant = true, .is_in_place = true},
 };
 

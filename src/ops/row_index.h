@@ -13,9 +13,9 @@ static inline int64_t row_index(const int32_t *rows, int64_t row) {
     return rows == NULL ? row : rows[row];
 }
 
-/* The same for the parts of rows, of which each row has `parts`. */
+/* The same for the parts of rows, of which each row has `parts`. `rows` not NULL: divisions cost. */
 static inline int64_t row_index_part(const int32_t *rows, int64_t part, int64_t parts) {
-    return row_index(rows, part / parts) * parts + part % parts;
+    return (int64_t)rows[part / parts] * parts + part % parts;
 }
 
 #endif

@@ -284,7 +284,7 @@ static void pages_that_are_not_its_own_are_refused(void **state) {
     int32_t cached_count;
     run_prompt(&fixture, tokens, 4, &cached_count);
     int32_t slot = 0;
-    const int32_t wrong_pages[] = {0, 3, -1, 4};
+    int32_t wrong_pages[] = {0, 3, -1, 4};
     for (size_t i = 0; i < sizeof wrong_pages / sizeof wrong_pages[0]; i++) {
         assert_int_equal(prefix_cache_publish(fixture.cache, other, 4, &wrong_pages[i], false, &slot),
                          STATUS_INTERNAL);

@@ -17,7 +17,7 @@
 enum { SEQUENCES = 6, LENGTH_MAX = TESTS_ARE_SHORT ? 40 : 150, SOLO_SLOT = SEQUENCES, ROWS_MAX = 512 };
 
 /* One sequence, what it gives alone, and how far it is in a mixed run. */
-struct sequence {
+struct token_run {
     int32_t length;
     int32_t slot;
     int32_t done;
@@ -29,7 +29,7 @@ struct sequence {
 struct fixture {
     char directory[FIXTURE_PATH_BYTES];
     struct engine_core *engines[NUMERICS_COUNT];
-    struct sequence sequences[SEQUENCES];
+    struct token_run sequences[SEQUENCES];
     float logits[ROWS_MAX][TINY_VOCABULARY];
 };
 
@@ -62,8 +62,8 @@ static int tear_down(void **state) {
 /* Makes sequence `index` of random tokens and runs it alone. */
 static void make_sequence(struct fixture *fixture, struct engine_core *engine, int index, uint64_t seed,
                           int32_t length) {
-    struct sequence *sequence = &fixture->sequences[index];
-    *sequence = (struct sequence){.length = length};
+    struct token_run *sequence = &fixture->sequences[index];
+    *sequence = (struct token_run){.length = length};
     sequence->slot = index;
     model_random_tokens(seed * SEQUENCES + (uint64_t)index, TINY_VOCABULARY, sequence->tokens, length);
     model_run(engine, SOLO_SLOT, 0, sequence->tokens, length, sequence->logits[0]);
@@ -78,7 +78,7 @@ static void run_step(struct fixture *fixture, struct engine_core *engine, const 
     int32_t row_count = 0;
     int segment_count = 0;
     for (int i = 0; i < SEQUENCES; i++) {
-        const struct sequence *sequence = &fixture->sequences[order[i]];
+        const struct token_run *sequence = &fixture->sequences[order[i]];
         if (counts[i] > 0) {
             segments[segment_count++] = (struct step_segment){sequence->slot, sequence->done, counts[i],
                                                               sequence->tokens + sequence->done};
@@ -94,7 +94,7 @@ static void run_step(struct fixture *fixture, struct engine_core *engine, const 
     EXPECT_OK(executor_run(engine->executor, &plan, fixture->logits[0]));
     row_count = 0;
     for (int i = 0; i < SEQUENCES; i++) {
-        struct sequence *sequence = &fixture->sequences[order[i]];
+        struct token_run *sequence = &fixture->sequences[order[i]];
         char what[64];
         snprintf(what, sizeof what, "sequence %d from position %d", order[i], sequence->done);
         model_expect_same_logits(fixture->logits[row_count], sequence->logits[sequence->done], counts[i],
@@ -106,7 +106,7 @@ static void run_step(struct fixture *fixture, struct engine_core *engine, const 
 
 static void check_final_states(const struct fixture *fixture, const struct engine_core *engine) {
     for (int i = 0; i < SEQUENCES; i++) {
-        const struct sequence *sequence = &fixture->sequences[i];
+        const struct token_run *sequence = &fixture->sequences[i];
         struct state_digest digest;
         assert_int_equal(sequence->done, sequence->length);
         state_digest_take(engine, sequence->slot, sequence->length, &digest);
@@ -174,7 +174,7 @@ static void test_random_schedules(void **state) {
             int32_t counts[SEQUENCES];
             shuffle(&random, order);
             for (int i = 0; i < SEQUENCES; i++) {
-                const struct sequence *sequence = &fixture->sequences[order[i]];
+                const struct token_run *sequence = &fixture->sequences[order[i]];
                 uint64_t limit = model_next_random(&random) >> 63 == 0 ? 2 : 40;
                 counts[i] = (int32_t)((model_next_random(&random) >> 33) % limit);
                 if (counts[i] > sequence->length - sequence->done) {
@@ -187,32 +187,6 @@ static void test_random_schedules(void **state) {
             }
         }
         check_final_states(fixture, engine);
-    }
-}
-
-/* Through the public interface: two sessions that take turns, and one that starts where another ended. */
-static void test_sessions(void **state) {
-    struct fixture *fixture = *state;
-    struct engine_core *engine = fixture->engines[NUMERICS_NATIVE];
-    struct sluice_session *sessions[2];
-    make_sequence(fixture, engine, 0, 7, 40);
-    make_sequence(fixture, engine, 1, 7, 40);
-    for (int round = 0; round < 2; round++) {
-        for (int i = 0; i < 2; i++) {
-            EXPECT_OK(sluice_session_create(engine, &sessions[i]));
-        }
-        for (int32_t p = 0; p < 40; p += 5) {
-            for (int i = 0; i < 2; i++) {
-                const struct sequence *sequence = &fixture->sequences[(i + round) % 2];
-                EXPECT_OK(sluice_session_append(sessions[i], sequence->tokens + p, 5, NULL));
-                assert_memory_equal(sluice_session_logits(sessions[i]), sequence->logits[p + 4],
-                                    sizeof sequence->logits[0]);
-            }
-        }
-        for (int i = 0; i < 2; i++) {
-            assert_int_equal(sluice_session_length(sessions[i]), 40);
-            sluice_session_destroy(&sessions[i]);
-        }
     }
 }
 
@@ -238,7 +212,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_short_prompts),
         cmocka_unit_test(test_random_schedules),
-        cmocka_unit_test(test_sessions),
         cmocka_unit_test(test_refused_plans),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

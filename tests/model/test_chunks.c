@@ -34,7 +34,7 @@ struct fixture {
 };
 
 static struct engine_core *open_engine(const struct fixture *fixture, int numerics, const char *device,
-                                         int threads) {
+                                       int threads) {
     struct sluice_engine_options options = model_options(fixture->directory);
     options.numerics = (enum sluice_numerics)numerics;
     options.device = device;
@@ -101,8 +101,8 @@ static void check_chunks(struct fixture *fixture, struct engine_core *engine, in
 }
 
 /* Chunks of one size, the last one shorter. */
-static void check_even_chunks(struct fixture *fixture, struct engine_core *engine, int numerics,
-                              int32_t size, int32_t length) {
+static void check_even_chunks(struct fixture *fixture, struct engine_core *engine, int numerics, int32_t size,
+                              int32_t length) {
     int32_t chunks[CHUNKS_MAX];
     int count = 0;
     for (int32_t position = 0; position < length; position += size) {

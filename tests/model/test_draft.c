@@ -28,7 +28,7 @@ static const int32_t lengths[SEQUENCES] = {19, 1, LENGTH_MAX};
 
 struct fixture {
     char directory[FIXTURE_PATH_BYTES];
-    struct engine_core *engines[NUMERICS_COUNT];      /* each with an executor that has saved rows */
+    struct engine_core *engines[NUMERICS_COUNT];        /* each with an executor that has saved rows */
     int32_t tokens[SEQUENCES][LENGTH_MAX + 1 + DRAFTS]; /* prompt, the token after it, drafts */
     float last_logits[SEQUENCES][TINY_VOCABULARY];      /* of the draft layer at the prompt's last row */
 };
@@ -89,7 +89,7 @@ static void run_draft(struct engine_core *engine, enum draft_source source, int3
 }
 
 static void forget_all(struct engine_core *engine) {
-    EXPECT_OK(stream_fill(engine->stream, engine->states.memory, 0xFF, engine->states.bytes));
+    EXPECT_OK(stream_fill(engine->stream, engine->states.memory, 0xFF, engine->states.row_memory_bytes));
 }
 
 /* Each sequence token by token, every draft pass over the only row of its step. */
@@ -142,8 +142,8 @@ static void catch_up(const struct fixture *fixture, struct engine_core *engine,
 }
 
 /* One row per sequence `order[i]`, from source_rows[i], `step` tokens behind the prompt. */
-static void run_one_each(const struct fixture *fixture, struct engine_core *engine,
-                         enum draft_source source, const int *order, const int32_t *source_rows, int32_t step,
+static void run_one_each(const struct fixture *fixture, struct engine_core *engine, enum draft_source source,
+                         const int *order, const int32_t *source_rows, int32_t step,
                          float logits[SEQUENCES][TINY_VOCABULARY]) {
     struct step_segment segments[SEQUENCES];
     for (int i = 0; i < SEQUENCES; i++) {
@@ -190,7 +190,8 @@ static unsigned char *copy_ring(const struct engine_core *engine, int32_t slot, 
             *bytes = (size_t)rows->rows_per_slot * rows->row_bytes;
             unsigned char *copy = malloc(*bytes);
             assert_non_null(copy);
-            EXPECT_OK(stream_copy_to_host(engine->stream, copy, state_rows_at(rows, slot, 0), *bytes));
+            EXPECT_OK(
+                stream_copy_to_host(engine->stream, copy, state_rows_at_position(rows, slot, 0), *bytes));
             EXPECT_OK(stream_synchronize(engine->stream));
             return copy;
         }

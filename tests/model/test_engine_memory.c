@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "engine/batch_upload.h"
+#include "engine/engine_internal.h"
 #include "support/checkpoint_edit.h"
 #include "support/model_fixture.h"
 #include "weights/fixture.h"
@@ -178,13 +179,13 @@ static void test_drafting_off_costs_nothing(void **state) {
         assert_int_equal(draft_state_count(off), 0);
         assert_int_equal(draft_state_count(on), 1);
         assert_int_equal(off->state_table.count, draftless->state_table.count);
-        assert_int_equal(off->facts.state_bytes, draftless->facts.state_bytes);
-        assert_int_equal(off->facts.step_bytes, draftless->facts.step_bytes);
-        assert_int_equal(off->facts.copied_bytes, draftless->facts.copied_bytes);
-        assert_int_equal(off->facts.mapped_bytes, draftless->facts.mapped_bytes);
+        assert_int_equal(off->states.bytes, draftless->states.bytes);
+        assert_int_equal(off->facts.memory.step_bytes, draftless->facts.memory.step_bytes);
+        assert_int_equal(off->facts.memory.copied_weight_bytes, draftless->facts.memory.copied_weight_bytes);
+        assert_int_equal(off->facts.memory.mapped_weight_bytes, draftless->facts.memory.mapped_weight_bytes);
         assert_int_equal(device_memory_bytes(off->device), device_memory_bytes(draftless->device));
-        assert_true(on->facts.state_bytes > off->facts.state_bytes);
-        assert_true(on->facts.mapped_bytes > off->facts.mapped_bytes);
+        assert_true(on->states.bytes > off->states.bytes);
+        assert_true(on->facts.memory.mapped_weight_bytes > off->facts.memory.mapped_weight_bytes);
         engine_core_close(&off);
         engine_core_close(&on);
         engine_core_close(&draftless);
@@ -285,7 +286,7 @@ static void test_drafts_copy_no_streams(void **state) {
     free(done);
 }
 
-static size_t step_bytes(const struct engine_core *engine, int32_t row_limit, int32_t saved_rows) {
+static size_t step_bytes(struct engine_core *engine, int32_t row_limit, int32_t saved_rows) {
     enum { SEGMENTS = 5 };
     struct executor_options options = model_executor_options(engine, row_limit, SEGMENTS);
     struct executor *executor;
@@ -333,8 +334,25 @@ static void test_state_bytes(void **state) {
     size_t plain_16 = 16 * 2 * 128 * sizeof(float) + 16 * kv_row;
     size_t plain_128 = 128 * 2 * 128 * sizeof(float) + 2 * kv_row;
     size_t expected = 3 * (6 * window + 3 * indexed + plain_16 + plain_128);
-    assert_in_range(engine->facts.state_bytes, expected, expected + 64 * 64);
+    assert_in_range(engine->states.bytes, expected, expected + 64 * 64);
     engine_core_close(&engine);
+}
+
+/* Catch-up over `rows` rows of the step that slot 0 started with, and the draft of the last one. */
+static void run_drafts(struct engine_core *engine, const int32_t *tokens, int32_t rows) {
+    int32_t row_numbers[64];
+    float logits[TINY_VOCABULARY];
+    for (int32_t i = 0; i < rows; i++) {
+        row_numbers[i] = i;
+    }
+    struct step_segment segment = {0, 0, rows - 1, tokens + 1};
+    struct draft_plan plan = {.segments = &segment, .segment_count = 1, .source_rows = row_numbers};
+    plan.writes_state_only = true;
+    EXPECT_OK(executor_run_draft(engine->executor, &plan, NULL));
+    segment = (struct step_segment){0, rows - 1, 1, tokens};
+    plan.source_rows = row_numbers + rows - 1;
+    plan.writes_state_only = false;
+    EXPECT_OK(executor_run_draft(engine->executor, &plan, logits));
 }
 
 /* The device holds weights, state and the memory of a step, before and after steps, and not a byte more. */
@@ -347,44 +365,64 @@ static void test_device_memory_is_planned(void **state) {
         options.device = devices[i];
         options.draft.limit = 2;
         struct engine_core *engine = model_open(&options);
-        size_t planned = engine->facts.copied_bytes + engine->facts.state_bytes + engine->facts.step_bytes;
+        const struct sluice_memory_ledger *memory = &engine->facts.memory;
+        size_t planned = memory->copied_weight_bytes + memory->slot_state_bytes + memory->snapshot_bytes +
+                         memory->page_state_bytes + memory->step_bytes;
         assert_int_equal(device_memory_bytes(engine->device), planned);
         model_spec_tokens(tokens, 64);
         model_run(engine, 0, 0, tokens, 64, NULL);
+        run_drafts(engine, tokens, 64);
         assert_int_equal(device_memory_bytes(engine->device), planned);
         engine_core_close(&engine);
     }
 }
 
-/* Steps of a session allocate nothing, on the device or the host: decode, choice, and a chunk. */
-static void test_steps_allocate_nothing(void **state) {
+static void count_finished(void *context, struct sequence *sequence) {
+    (void)sequence;
+    ++*(int *)context;
+}
+
+/* Rounds allocate nothing, on the device or the host: prompts, choice, drafts, shared beginnings, ends. */
+static void test_rounds_allocate_nothing(void **state) {
     const struct fixture *fixture = *state;
     struct sluice_engine_options options = model_options(fixture->directory);
-    struct sluice_sampling sampling = sluice_sampling_default();
-    struct sluice_session *session;
-    struct sluice_log_probability chosen;
-    struct sluice_log_probability top[5];
-    int32_t tokens[100];
+    struct sluice_request_options request = sluice_request_options_default();
+    struct sequence sequences[4];
+    struct engine_work work;
+    struct engine_core *core;
+    int32_t tokens[300];
+    int finished = 0;
+    model_spec_tokens(tokens, 300);
     options.thread_count = 2;
-    sampling.frequency_penalty = 0.5;
-    sampling.top_p = 0.9;
-    struct engine_core *engine = model_open(&options);
-    EXPECT_OK(sluice_session_create(engine, &session));
-    model_spec_tokens(tokens, 100);
-    EXPECT_OK(sluice_session_append(session, tokens, 100, NULL));
-    size_t before = allocation_count;
-    size_t device_before = device_memory_bytes(engine->device);
-    for (int i = 0; i < 20; i++) {
-        int32_t token;
-        EXPECT_OK(sluice_session_choose(session, &sampling, &token));
-        EXPECT_OK(sluice_session_log_probabilities(session, token, 5, &chosen, top));
-        EXPECT_OK(sluice_session_append(session, &token, 1, NULL));
+    options.sequence_limit = 3;
+    options.step_token_limit = 100;
+    options.has_prefix_cache = true;
+    options.draft.limit = 2;
+    EXPECT_OK(engine_core_open(&options, &core));
+    EXPECT_OK(engine_work_init(&work, &core, count_finished, &finished));
+    struct sequence_bounds bounds = engine_work_bounds(&work);
+    request.prompt = tokens;
+    request.token_limit = 150;
+    request.log_probability_count = 5;
+    request.sampling.frequency_penalty = 0.5;
+    request.sampling.top_p = 0.9;
+    for (int i = 0; i < 4; i++) {
+        request.prompt_count = (size_t)(300 - 20 * i);
+        EXPECT_OK(sequence_init(&sequences[i], &request, &bounds, 0.0));
+        scheduler_submit(work.scheduler, &sequences[i]);
     }
-    EXPECT_OK(sluice_session_append(session, tokens, 100, NULL));
+    size_t before = allocation_count;
+    size_t device_before = device_memory_bytes(work.core->device);
+    while (engine_work_run(&work)) {
+    }
     assert_int_equal(allocation_count, before);
-    assert_int_equal(device_memory_bytes(engine->device), device_before);
-    sluice_session_destroy(&session);
-    engine_core_close(&engine);
+    assert_int_equal(device_memory_bytes(work.core->device), device_before);
+    assert_int_equal(finished, 4);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(sequences[i].finish_reason, SLUICE_FINISH_LENGTH);
+        sequence_deinit(&sequences[i]);
+    }
+    engine_work_deinit(&work);
     assert_true(allocation_count > 0);
 }
 
@@ -395,7 +433,6 @@ static void test_closing_gives_all_back(void **state) {
     for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
         struct sluice_engine_options options = model_options(fixture->directory);
         struct engine_core *engine;
-        struct sluice_session *session;
         int32_t token = 3;
         options.device = devices[i];
         options.draft.limit = 1;
@@ -403,9 +440,7 @@ static void test_closing_gives_all_back(void **state) {
         long before = live_blocks;
         engine = model_open(&options);
         assert_true(live_blocks > before);
-        EXPECT_OK(sluice_session_create(engine, &session));
-        EXPECT_OK(sluice_session_append(session, &token, 1, NULL));
-        sluice_session_destroy(&session);
+        model_run(engine, 0, 0, &token, 1, NULL);
         engine_core_close(&engine);
         assert_null(engine);
         assert_int_equal(live_blocks, before);
@@ -413,7 +448,7 @@ static void test_closing_gives_all_back(void **state) {
         assert_int_equal(engine_core_open(&options, &engine), SLUICE_BAD_CHECKPOINT);
         assert_int_equal(live_blocks, before);
         options.model_directory = fixture->directory;
-        options.draft.limit = 65;
+        options.draft.limit = 17;
         assert_int_equal(engine_core_open(&options, &engine), SLUICE_OUT_OF_RANGE);
         assert_int_equal(live_blocks, before);
     }
@@ -427,7 +462,7 @@ int main(void) {
         cmocka_unit_test(test_drafting_on_costs_its_own_rows),
         cmocka_unit_test(test_state_bytes),
         cmocka_unit_test(test_device_memory_is_planned),
-        cmocka_unit_test(test_steps_allocate_nothing),
+        cmocka_unit_test(test_rounds_allocate_nothing),
         cmocka_unit_test(test_closing_gives_all_back),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -18,6 +18,7 @@
 #include "support/golden_file.h"
 #include "support/layer_trace.h"
 #include "support/model_fixture.h"
+#include "tools/trace_logits.h"
 #include "weights/fixture.h"
 
 enum { ROWS = 300, STREAM_POSITIONS = 6, STREAM_WIDTH = 1024 };
@@ -32,13 +33,13 @@ struct run {
     int draft_count;
 };
 
-static enum sluice_status take_row(void *context, int64_t position, bool is_draft, const float *logits) {
+static enum status take_row(void *context, int64_t position, bool is_draft, const float *logits) {
     struct run *run = context;
     if (position < ROWS) {
         memcpy(is_draft ? run->draft[position] : run->main[position], logits, sizeof run->main[0]);
     }
     *(is_draft ? &run->draft_count : &run->main_count) += 1;
-    return SLUICE_OK;
+    return STATUS_OK;
 }
 
 /* Runs 301 tokens: the last one is only the MTP layer's partner of row 299. */
@@ -46,18 +47,16 @@ static struct run *run_model(const char *directory, const int32_t *tokens, const
     struct sluice_engine_options options = model_options(directory);
     options.cpu_features = cpu_features;
     options.draft.limit = 1;
+    options.sequence_limit = 16; /* rows of a draft pass */
     options.thread_count = 2;
     options.step_token_limit = ROWS + 1;
     struct engine_core *engine = model_open(&options);
-    struct sluice_session *session;
     struct run *run = calloc(1, sizeof *run);
-    struct sluice_logits_sink sink = {take_row, run, true};
+    struct logits_sink sink = {take_row, run, true};
     assert_non_null(run);
-    EXPECT_OK(sluice_session_create(engine, &session));
-    EXPECT_OK(sluice_session_append_traced(session, tokens, ROWS + 1, &sink, NULL));
+    EXPECT_OK(trace_logits(engine, tokens, ROWS + 1, &sink, NULL));
     assert_int_equal(run->main_count, ROWS + 1);
     assert_int_equal(run->draft_count, ROWS);
-    sluice_session_destroy(&session);
     engine_core_close(&engine);
     return run;
 }

@@ -15,10 +15,12 @@
 
 #include <cmocka.h>
 
+#include "sluice/request.h"
 #include "support/golden_file.h"
 #include "support/layer_trace.h"
 #include "support/model_fixture.h"
 #include "text/tokenizer.h"
+#include "tools/trace_logits.h"
 
 enum { PROMPTS = 6, LAYERS = 8, MINI_VOCABULARY = 4096, TOKENS_MAX = 768, END_TOKEN = 1 };
 static const double tolerance = 2e-4;
@@ -31,6 +33,7 @@ struct fixture {
     struct tokenizer *tokenizer;
     struct engine_core *ideal;
     struct engine_core *native;
+    struct sluice_engine *whole[NUMERICS_COUNT];
 };
 
 static struct engine_core *open_mini(enum sluice_numerics numerics) {
@@ -40,7 +43,18 @@ static struct engine_core *open_mini(enum sluice_numerics numerics) {
     options.context_tokens = TOKENS_MAX;
     options.step_token_limit = 128;
     options.draft.limit = numerics == SLUICE_NUMERICS_IDEAL ? 1 : 0;
+    options.sequence_limit = numerics == SLUICE_NUMERICS_IDEAL ? 16 : 1; /* rows of a draft pass */
     return model_open(&options);
+}
+
+static struct sluice_engine *open_whole(enum sluice_numerics numerics) {
+    struct sluice_engine_options options = model_options(SLUICE_SOURCE_DIR "/models/mini-v4");
+    struct sluice_engine *engine;
+    options.numerics = numerics;
+    options.thread_count = 2;
+    options.context_tokens = TOKENS_MAX;
+    EXPECT_OK(sluice_engine_open(&options, &engine));
+    return engine;
 }
 
 static int set_up(void **state) {
@@ -52,6 +66,8 @@ static int set_up(void **state) {
     EXPECT_OK(tokenizer_load(SLUICE_SOURCE_DIR "/models/mini-v4/tokenizer.json", &fixture->tokenizer));
     fixture->ideal = open_mini(SLUICE_NUMERICS_IDEAL);
     fixture->native = open_mini(SLUICE_NUMERICS_NATIVE);
+    fixture->whole[NUMERICS_IDEAL] = open_whole(SLUICE_NUMERICS_IDEAL);
+    fixture->whole[NUMERICS_NATIVE] = open_whole(SLUICE_NUMERICS_NATIVE);
     assert_int_equal(json_length(fixture->prompts), PROMPTS);
     *state = fixture;
     return 0;
@@ -61,6 +77,8 @@ static int tear_down(void **state) {
     struct fixture *fixture = *state;
     engine_core_close(&fixture->ideal);
     engine_core_close(&fixture->native);
+    sluice_engine_close(&fixture->whole[NUMERICS_IDEAL]);
+    sluice_engine_close(&fixture->whole[NUMERICS_NATIVE]);
     tokenizer_destroy(&fixture->tokenizer);
     json_free(&fixture->prompts);
     golden_file_close(&fixture->golden);
@@ -137,19 +155,19 @@ static void compare_main_row(struct comparison *comparison, int64_t position, co
     }
 }
 
-static enum sluice_status compare_row(void *context, int64_t position, bool is_draft, const float *logits) {
+static enum status compare_row(void *context, int64_t position, bool is_draft, const float *logits) {
     struct comparison *comparison = context;
     if (position >= comparison->length) {
-        return SLUICE_OK;
+        return STATUS_OK;
     }
     if (!is_draft) {
         compare_main_row(comparison, position, logits);
-        return SLUICE_OK;
+        return STATUS_OK;
     }
     comparison->draft_count++;
     double top = logits[largest(logits)];
     assert_true(top - (double)logits[comparison->mtp_argmax[position]] < flip_gap);
-    return SLUICE_OK;
+    return STATUS_OK;
 }
 
 static void compare_prompt(struct fixture *fixture, int prompt) {
@@ -167,11 +185,8 @@ static void compare_prompt(struct fixture *fixture, int prompt) {
     /* The recorded MTP rows pair the last position with the end token. */
     memcpy(tokens, comparison.ids, (size_t)comparison.length * sizeof *tokens);
     tokens[comparison.length] = END_TOKEN;
-    struct sluice_session *session;
-    struct sluice_logits_sink sink = {compare_row, &comparison, true};
-    EXPECT_OK(sluice_session_create(fixture->ideal, &session));
-    EXPECT_OK(sluice_session_append_traced(session, tokens, (size_t)comparison.length + 1, &sink, NULL));
-    sluice_session_destroy(&session);
+    struct logits_sink sink = {compare_row, &comparison, true};
+    EXPECT_OK(trace_logits(fixture->ideal, tokens, (size_t)comparison.length + 1, &sink, NULL));
     assert_int_equal(comparison.compared_count, comparison.position_count);
     assert_int_equal(comparison.draft_count, comparison.length);
     if (!(comparison.worst_logit <= tolerance && comparison.worst_logprob <= tolerance)) {
@@ -231,26 +246,29 @@ static const char *prompt_text(const struct fixture *fixture, int prompt, const 
 }
 
 /* Greedy text of a prompt through the public interface; `generated` gets the tokens too. */
-static void generate(const struct fixture *fixture, struct engine_core *engine, int prompt,
+static void generate(const struct fixture *fixture, enum numerics numerics, int prompt,
                      struct token_list *generated, struct string_buffer *text) {
     struct token_list tokens = {0};
     struct tokenizer_encode_options encode = {.match_added_tokens = true};
-    struct sluice_sampling sampling = sluice_sampling_default();
-    struct sluice_session *session;
+    static const int32_t end_token = END_TOKEN;
+    struct sluice_request_options options = sluice_request_options_default();
+    struct sluice_request *request;
     size_t length;
-    int32_t token = -1;
-    sampling.temperature = 0.0;
     const char *bytes = prompt_text(fixture, prompt, "prompt", &length);
     EXPECT_OK(tokenizer_encode(fixture->tokenizer, bytes, length, &encode, &tokens));
-    EXPECT_OK(sluice_session_create(engine, &session));
-    EXPECT_OK(sluice_session_append(session, tokens.ids, tokens.count, NULL));
-    while (token != END_TOKEN && generated->count < 150) {
-        EXPECT_OK(sluice_session_choose(session, &sampling, &token));
-        EXPECT_OK(token_list_append(generated, token));
-        EXPECT_OK(sluice_session_append(session, &token, 1, NULL));
+    options.prompt = tokens.ids;
+    options.prompt_count = tokens.count;
+    options.sampling.temperature = 0.0;
+    options.token_limit = 150;
+    options.stop_tokens = &end_token;
+    options.stop_token_count = 1;
+    EXPECT_OK(sluice_engine_submit(fixture->whole[numerics], &options, &request));
+    size_t count = sluice_request_wait(request, SIZE_MAX, SIZE_MAX, -1.0).token_count;
+    for (size_t i = 0; i < count; i++) {
+        EXPECT_OK(token_list_append(generated, sluice_request_token(request, i)));
     }
+    sluice_request_release(&request);
     EXPECT_OK(tokenizer_decode(fixture->tokenizer, generated->ids, generated->count, false, text));
-    sluice_session_destroy(&session);
     token_list_deinit(&tokens);
 }
 
@@ -268,7 +286,7 @@ static void test_greedy_text(void **state) {
     for (int prompt = 0; prompt < PROMPTS; prompt++) {
         struct token_list generated = {0};
         struct string_buffer text = {0};
-        generate(fixture, fixture->ideal, prompt, &generated, &text);
+        generate(fixture, NUMERICS_IDEAL, prompt, &generated, &text);
         assert_string_equal(string_buffer_text(&text), prompt_text(fixture, prompt, "greedy_text", NULL));
         expect_recorded_tokens(fixture, prompt, &generated);
         token_list_deinit(&generated);
@@ -286,7 +304,7 @@ static void test_native_answers(void **state) {
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         struct token_list generated = {0};
         struct string_buffer text = {0};
-        generate(fixture, fixture->native, lines[i].prompt, &generated, &text);
+        generate(fixture, NUMERICS_NATIVE, lines[i].prompt, &generated, &text);
         if (strstr(string_buffer_text(&text), lines[i].answer) == NULL) {
             fail_msg("prompt %d was answered \"%s\"", lines[i].prompt, string_buffer_text(&text));
         }
@@ -301,29 +319,26 @@ struct perplexity {
     double log_sum;
 };
 
-static enum sluice_status add_row(void *context, int64_t position, bool is_draft, const float *logits) {
+static enum status add_row(void *context, int64_t position, bool is_draft, const float *logits) {
     struct perplexity *perplexity = context;
     assert_false(is_draft);
     if (position + 1 < perplexity->length) {
         perplexity->log_sum += log_probability(logits, perplexity->ids[position + 1]);
     }
-    return SLUICE_OK;
+    return STATUS_OK;
 }
 
 /* Native perplexity over all recorded sequences is within 2% of the recorded one. */
 static void test_native_perplexity(void **state) {
     struct fixture *fixture = *state;
     struct perplexity native = {0};
-    struct sluice_logits_sink sink = {add_row, &native, false};
+    struct logits_sink sink = {add_row, &native, false};
     double ideal_sum = 0.0;
     int64_t total = 0;
     for (int prompt = 0; prompt < PROMPTS; prompt++) {
-        struct sluice_session *session;
         const float *recorded = floats(fixture, prompt, "next_logprob", NULL);
         native.ids = integers(fixture, prompt, "ids", &native.length);
-        EXPECT_OK(sluice_session_create(fixture->native, &session));
-        EXPECT_OK(sluice_session_append_traced(session, native.ids, (size_t)native.length, &sink, NULL));
-        sluice_session_destroy(&session);
+        EXPECT_OK(trace_logits(fixture->native, native.ids, (size_t)native.length, &sink, NULL));
         for (int64_t i = 0; i + 1 < native.length; i++) {
             ideal_sum += recorded[i];
         }

@@ -220,9 +220,9 @@ static void expect_untouched(const struct fixture *fixture, int32_t prefix) {
  */
 static void share(struct fixture *fixture, int numerics, const char *device, int32_t prefix) {
     struct step_page_update shared[PAGES_PER_SLOT];
-    const struct step_slot_operation copies[] = {{STEP_SLOT_COPY, 0, SNAPSHOT}, {STEP_SLOT_COPY, SNAPSHOT, 1}};
-    struct step_plan changes = {
-        .page_updates = shared, .slot_operations = copies, .slot_operation_count = 2};
+    const struct step_slot_operation copies[] = {{STEP_SLOT_COPY, 0, SNAPSHOT},
+                                                 {STEP_SLOT_COPY, SNAPSHOT, 1}};
+    struct step_plan changes = {.page_updates = shared, .slot_operations = copies, .slot_operation_count = 2};
     start(fixture, numerics, device, prefix);
     run_to(fixture, 0, 1, prefix, prefix);
     for (int32_t page = 0; page < PAGES; page++) {

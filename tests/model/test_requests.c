@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -196,27 +197,49 @@ static void test_in_any_company(void **state) {
     }
 }
 
-/* Pages for hardly more than one request: they push each other out and read their tokens again. */
+/* Pages for three long answers where eight run: they push each other out and read their tokens again. */
 static void test_under_memory_pressure(void **state) {
     struct fixture *fixture = *state;
+    enum { LONG = 300 };
+    static int32_t texts[SEQUENCES][LONG];
+    struct sluice_request *requests[SEQUENCES];
     struct sluice_engine_options options = sluice_engine_options_default();
-    struct sluice_engine *engine = open_engine(2, true, SEQUENCES, 64);
-    struct sluice_memory_ledger memory = sluice_engine_facts(engine).memory;
-    sluice_engine_close(&engine);
     options.model_directory = SLUICE_SOURCE_DIR "/models/mini-v4";
     options.context_tokens = 512;
     options.sequence_limit = SEQUENCES;
     options.step_token_limit = 64;
-    options.draft = (struct sluice_draft_options){.limit = 2};
-    size_t page_bytes = memory.page_state_bytes / (size_t)memory.page_count;
-    options.memory_limit_bytes = memory.copied_weight_bytes + memory.slot_state_bytes +
-                                 memory.snapshot_bytes + memory.step_bytes + memory.host_bytes +
-                                 6 * page_bytes;
-    EXPECT_OK(sluice_engine_open(&options, &engine));
-    assert_in_range(sluice_engine_facts(engine).memory.page_count, 4, 6);
-    run_together(fixture, engine, "few pages");
-    assert_true(sluice_engine_stats(engine).preemptions > 0);
-    sluice_engine_close(&engine);
+    options.draft.limit = 2;
+    for (int is_tight = 0; is_tight < 2; is_tight++) {
+        struct sluice_engine *engine;
+        EXPECT_OK(sluice_engine_open(&options, &engine));
+        struct sluice_memory_ledger memory = sluice_engine_facts(engine).memory;
+        for (int i = 0; i < SEQUENCES; i++) {
+            struct sluice_request_options request = sluice_request_options_default();
+            request.prompt = fixture->requests[i].prompt;
+            request.prompt_count =
+                fixture->requests[i].prompt_count < 20 ? fixture->requests[i].prompt_count : 20;
+            request.token_limit = LONG;
+            request.sampling.seed = (uint64_t)i;
+            EXPECT_OK(sluice_engine_submit(engine, &request, &requests[i]));
+        }
+        for (int i = 0; i < SEQUENCES; i++) {
+            struct sluice_request_state end = sluice_request_wait(requests[i], SIZE_MAX, SIZE_MAX, -1.0);
+            assert_int_equal(end.token_count, LONG);
+            for (size_t t = 0; t < LONG; t++) {
+                int32_t token = sluice_request_token(requests[i], t);
+                assert_true(!is_tight || texts[i][t] == token);
+                texts[i][t] = token;
+            }
+            sluice_request_release(&requests[i]);
+        }
+        assert_true(!is_tight || sluice_engine_stats(engine).preemptions > 0);
+        assert_true(is_tight || sluice_engine_stats(engine).preemptions == 0);
+        sluice_engine_close(&engine);
+        size_t page_bytes = memory.page_state_bytes / (size_t)memory.page_count;
+        options.memory_limit_bytes = memory.copied_weight_bytes + memory.slot_state_bytes +
+                                     memory.snapshot_bytes + memory.step_bytes + memory.host_bytes +
+                                     10 * page_bytes;
+    }
 }
 
 /* A second time the beginning is there: only what follows the last page is run, with the same result. */

@@ -130,8 +130,7 @@ struct round {
  * The round's main and draft passes. The draft rows of what is kept are then made again, with true tokens:
  * all but the last as state alone, from which further drafts go on.
  */
-static void run_round(const struct fixture *fixture, struct engine_core *engine,
-                      const struct round *round) {
+static void run_round(const struct fixture *fixture, struct engine_core *engine, const struct round *round) {
     int32_t tokens[ROUND_ROWS + 1];
     float logits[ROUND_ROWS][TINY_VOCABULARY];
     memcpy(tokens, fixture->wrong + round->position, sizeof tokens);

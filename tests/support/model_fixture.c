@@ -103,7 +103,7 @@ struct engine_core *model_open(const struct sluice_engine_options *options) {
     return engine;
 }
 
-struct executor_options model_executor_options(const struct engine_core *engine, int32_t row_limit,
+struct executor_options model_executor_options(struct engine_core *engine, int32_t row_limit,
                                                int32_t segment_limit) {
     return (struct executor_options){
         .model = engine->model,

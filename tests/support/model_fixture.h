@@ -59,7 +59,7 @@ struct sluice_engine_options model_options(const char *directory);
 struct engine_core *model_open(const struct sluice_engine_options *options);
 
 /* Options of one more executor over the engine's parts, with its numerics and kernels. */
-struct executor_options model_executor_options(const struct engine_core *engine, int32_t row_limit,
+struct executor_options model_executor_options(struct engine_core *engine, int32_t row_limit,
                                                int32_t segment_limit);
 
 /* The inputs of spec deepseek-v4 A.1: token i is (31 i^2 + 17 i + 5) mod 512. */

@@ -8,7 +8,10 @@
 static void norm_row(const void *context, int64_t row, void *workspace) {
     const struct rms_norm_args *args = context;
     int64_t width = args->x.shape[args->x.rank - 1];
-    int64_t source = row_index_part(args->rows, row, tensor_row_elements(&args->x) / width);
+    int64_t source = row;
+    if (args->rows != NULL) {
+        source = row_index_part(args->rows, row, tensor_row_elements(&args->x) / width);
+    }
     float *values = workspace;
     float *weight = args->weight == NULL ? NULL : values + width;
     if (weight != NULL) {

@@ -11,7 +11,10 @@ static void norm_row(const void *context, int64_t row, void *workspace) {
     (void)workspace;
     const struct rms_norm_args *args = context;
     int64_t width = args->x.shape[args->x.rank - 1];
-    int64_t source = row_index_part(args->rows, row, tensor_row_elements(&args->x) / width);
+    int64_t source = row;
+    if (args->rows != NULL) {
+        source = row_index_part(args->rows, row, tensor_row_elements(&args->x) / width);
+    }
     size_t bytes = (size_t)width * dtype_bytes(args->x.dtype);
     char *out = (char *)args->out.data + (size_t)row * bytes;
     const char *x = (const char *)args->x.data + (size_t)source * bytes;

@@ -1,0 +1,305 @@
+/* Curves of seconds over rows, moved by clipped averages. */
+#include "engine/draft_controller_costs.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+static const double SLOWEST_RATE = 0.02; /* share of a measurement once a point is well known */
+static const double CLIP_SHARE = 0.25;   /* one slow tick counts as at most 1.25 times what was expected, */
+static const double FIRST_CLIP_SHARE = 0.5;
+static const double WELL_KNOWN = 4;
+static const double SURPRISE_SHARE = 0.1; /* but if several in a row are off by this, in one direction, */
+enum { SURPRISES_TO_BELIEVE = 4 };
+static const double QUICK_RATE = 0.4;   /* something has changed. */
+static const double MUCH_FASTER = 0.67; /* Nothing makes a tick fast by chance: that is believed at once. */
+static const double DOUBT_WEIGHT = 4;
+static const double RECENT_KEEP = 1 - 1.0 / 256;
+static const double NEAR_FACTOR = 0.25; /* how far an octave away follows a measurement */
+
+static int32_t point_rows(int32_t point) {
+    return point == 0 ? 1 : (point % 2 == 1 ? 2 : 3) << ((point - 1) / 2);
+}
+
+int32_t cost_point_of(int32_t rows) {
+    if (rows <= 1) {
+        return 0;
+    }
+    int32_t power = 31 - __builtin_clz((unsigned)rows);
+    int32_t point = 2 * power - 1;
+    if (power >= 1 && rows >= 3 << (power - 1)) {
+        point++;
+    }
+    return point < COST_POINTS - 1 ? point : COST_POINTS - 1;
+}
+
+/* The points around a row count and how far between them it lies; beyond the last point above 1. */
+struct place {
+    int32_t low;
+    double fraction;
+};
+
+static struct place place_of(int32_t rows) {
+    struct place place = {.low = cost_point_of(rows)};
+    if (place.low == COST_POINTS - 1) {
+        place.low--;
+    }
+    double from = point_rows(place.low);
+    double to = point_rows(place.low + 1);
+    place.fraction = (rows - from) / (to - from);
+    return place;
+}
+
+double cost_curve_at(const struct cost_curve *curve, int32_t rows) {
+    if (rows <= 0) {
+        return 0;
+    }
+    struct place place = place_of(rows);
+    double low = curve->seconds[place.low];
+    return low + place.fraction * (curve->seconds[place.low + 1] - low);
+}
+
+/* Points before the first measured one: along the line, but a row is never cheaper than its share. */
+static void fill_below(struct cost_curve *curve, int32_t first, double slope) {
+    double rows = point_rows(first);
+    for (int32_t i = 0; i < first; i++) {
+        double line = curve->seconds[first] - slope * (rows - point_rows(i));
+        double share = curve->seconds[first] * point_rows(i) / rows;
+        curve->seconds[i] = line > share ? line : share;
+    }
+}
+
+static void fill_unmeasured(struct cost_curve *curve) {
+    int32_t first = -1;
+    int32_t last = -1;
+    double first_slope = 0;
+    double last_slope = 0;
+    for (int32_t i = 0; i < COST_POINTS; i++) {
+        if (curve->weight[i] <= 0) {
+            continue;
+        }
+        if (last >= 0) {
+            double rise = curve->seconds[i] - curve->seconds[last];
+            last_slope = rise / (point_rows(i) - point_rows(last));
+            if (last == first) {
+                first_slope = last_slope;
+            }
+            for (int32_t k = last + 1; k < i; k++) {
+                curve->seconds[k] = curve->seconds[last] + last_slope * (point_rows(k) - point_rows(last));
+            }
+        } else {
+            first = i;
+        }
+        last = i;
+    }
+    fill_below(curve, first, first_slope);
+    for (int32_t k = last + 1; k < COST_POINTS; k++) {
+        curve->seconds[k] = curve->seconds[last] + last_slope * (point_rows(k) - point_rows(last));
+    }
+}
+
+/* The newest measurement is right: points on either side that contradict it follow. */
+static void keep_rising(struct cost_curve *curve, int32_t low, int32_t high) {
+    for (int32_t i = low - 1; i >= 0 && curve->seconds[i] > curve->seconds[low]; i--) {
+        curve->seconds[i] = curve->seconds[low];
+    }
+    for (int32_t i = high + 1; i < COST_POINTS && curve->seconds[i] < curve->seconds[high]; i++) {
+        curve->seconds[i] = curve->seconds[high];
+    }
+}
+
+static int32_t count_surprise(int32_t before, double change, double expected) {
+    if (change > SURPRISE_SHARE * expected) {
+        return before > 0 ? before + 1 : 1;
+    }
+    if (change < -SURPRISE_SHARE * expected) {
+        return before < 0 ? before - 1 : -1;
+    }
+    return 0;
+}
+
+/* What has changed here has probably changed elsewhere: the next measurements count more everywhere. */
+static void doubt_points(struct cost_curve *curve) {
+    for (int32_t i = 0; i < COST_POINTS; i++) {
+        curve->weight[i] = curve->weight[i] < DOUBT_WEIGHT ? curve->weight[i] : DOUBT_WEIGHT;
+    }
+}
+
+struct lesson {
+    double change;       /* of the curve at the measured rows */
+    bool is_from_change; /* the costs have changed, it is not noise */
+};
+
+static struct lesson lesson_of(struct cost_curve *curve, double expected, double seconds, double weight) {
+    double change = seconds - expected;
+    double rate = 1 / (1 + weight);
+    rate = rate > SLOWEST_RATE ? rate : SLOWEST_RATE;
+    curve->surprises = count_surprise(curve->surprises, change, expected);
+    if (abs(curve->surprises) >= SURPRISES_TO_BELIEVE || seconds < MUCH_FASTER * expected) {
+        doubt_points(curve);
+        return (struct lesson){(rate > QUICK_RATE ? rate : QUICK_RATE) * change, true};
+    }
+    double clip = (weight < WELL_KNOWN ? FIRST_CLIP_SHARE : CLIP_SHARE) * expected;
+    return (struct lesson){rate * (weight > 0 && change > clip ? clip : change), false};
+}
+
+/*
+ * The points around move so that the curve is right at the rows, and those further off a little in the same
+ * direction: a slow minute slows all, and noise does not tilt the line between two points. A change of costs
+ * does: what was measured often and lately stays.
+ */
+static void move_points(struct cost_curve *curve, int32_t rows, struct place place, struct lesson lesson) {
+    double moves[COST_POINTS];
+    double expected = cost_curve_at(curve, rows);
+    for (int32_t i = 0; i < COST_POINTS; i++) {
+        double octaves = fabs(log2((double)point_rows(i) / rows));
+        moves[i] = pow(NEAR_FACTOR, octaves) * (expected > 0 ? curve->seconds[i] / expected : 1);
+    }
+    double *low = &moves[place.low];
+    double *high = &moves[place.low + 1];
+    double norm = *low + place.fraction * (*high - *low);
+    for (int32_t i = 0; i < COST_POINTS; i++) {
+        moves[i] /= norm;
+    }
+    if (lesson.is_from_change && place.fraction > 0 && place.fraction < 1) {
+        *low /= 1 + curve->recent[place.low];
+        *high /= 1 + curve->recent[place.low + 1];
+        norm = *low + place.fraction * (*high - *low);
+        *low /= norm;
+        *high /= norm;
+    }
+    for (int32_t i = 0; i < COST_POINTS; i++) {
+        curve->seconds[i] += moves[i] * lesson.change;
+    }
+}
+
+static void add_weight(struct cost_curve *curve, int32_t point, double weight) {
+    if (weight <= 0) {
+        return;
+    }
+    curve->measured_points += curve->weight[point] <= 0 ? 1 : 0;
+    curve->recent[point] += weight;
+    curve->weight[point] += weight;
+    double most = 1 / SLOWEST_RATE;
+    curve->weight[point] = curve->weight[point] < most ? curve->weight[point] : most;
+}
+
+void cost_curve_observe(struct cost_curve *curve, int32_t rows, double seconds) {
+    if (rows < 1 || !(seconds > 0)) {
+        return;
+    }
+    struct place place = place_of(rows);
+    int32_t low = place.low;
+    double high_share = place.fraction < 1 ? place.fraction : 1;
+    double known = (1 - high_share) * curve->weight[low] + high_share * curve->weight[low + 1];
+    struct lesson lesson = lesson_of(curve, cost_curve_at(curve, rows), seconds, known);
+    move_points(curve, rows, place, lesson);
+    for (int32_t i = 0; i < COST_POINTS; i++) {
+        curve->recent[i] *= RECENT_KEEP;
+    }
+    add_weight(curve, low, 1 - high_share);
+    add_weight(curve, low + 1, high_share);
+    fill_unmeasured(curve);
+    keep_rising(curve, high_share < 1 ? low : low + 1, high_share > 0 ? low + 1 : low);
+}
+
+static int32_t context_class(int32_t context_tokens) {
+    int32_t class = 0;
+    for (int32_t limit = 4096; class < COST_CONTEXT_CLASSES - 1 && context_tokens >= limit; limit *= 8) {
+        class ++;
+    }
+    return class;
+}
+
+/* The class itself or, if it knows nothing, the nearest one that does, shorter contexts first. */
+static int32_t known_class(const struct draft_costs *costs, int32_t class) {
+    for (int32_t distance = 0; distance < COST_CONTEXT_CLASSES; distance++) {
+        int32_t shorter = class - distance;
+        int32_t longer = class + distance;
+        if (shorter >= 0 && costs->step[shorter].measured_points > 0) {
+            return shorter;
+        }
+        if (longer < COST_CONTEXT_CLASSES && costs->step[longer].measured_points > 0) {
+            return longer;
+        }
+    }
+    return class;
+}
+
+const struct cost_curve *draft_costs_step(const struct draft_costs *costs, int32_t context_tokens) {
+    return &costs->step[known_class(costs, context_class(context_tokens))];
+}
+
+void draft_costs_observe_step(struct draft_costs *costs, int32_t rows, int32_t context_tokens,
+                              double seconds) {
+    int32_t class = context_class(context_tokens);
+    int32_t known = known_class(costs, class);
+    if (known != class) {
+        costs->step[class] = costs->step[known];
+    }
+    cost_curve_observe(&costs->step[class], rows, seconds);
+}
+
+void draft_costs_set_step(struct draft_costs *costs, int32_t rows, double seconds) {
+    for (int32_t class = 0; class < COST_CONTEXT_CLASSES; class ++) {
+        cost_curve_observe(&costs->step[class], rows, seconds);
+    }
+}
+
+double draft_costs_passes(const struct draft_costs *costs, const struct draft_passes *passes) {
+    double seconds = cost_curve_at(&costs->catch_up, passes->sequence_count);
+    for (int32_t j = 0; j < passes->pass_count; j++) {
+        const struct cost_curve *curve = j == 0 ? &costs->first_pass : &costs->later_pass;
+        seconds += cost_curve_at(curve, passes->pass_rows[j]);
+    }
+    return seconds;
+}
+
+/* A pass curve that knows nothing gets an equal share of what the known parts leave. */
+static void begin_passes(struct draft_costs *costs, const struct draft_passes *passes, double seconds) {
+    double left = seconds - cost_curve_at(&costs->catch_up, passes->sequence_count);
+    int32_t unknown_passes = passes->pass_count;
+    if (costs->first_pass.measured_points > 0) {
+        left -= cost_curve_at(&costs->first_pass, passes->pass_rows[0]);
+        unknown_passes--;
+    } else if (costs->later_pass.measured_points > 0) {
+        for (int32_t j = 1; j < passes->pass_count; j++) {
+            left -= cost_curve_at(&costs->later_pass, passes->pass_rows[j]);
+        }
+        unknown_passes = 1;
+    }
+    double least = 0.01 * seconds;
+    double share = (left > least ? left : least) / unknown_passes;
+    if (costs->first_pass.measured_points == 0) {
+        cost_curve_observe(&costs->first_pass, passes->pass_rows[0], share);
+    }
+    if (passes->pass_count > 1 && costs->later_pass.measured_points == 0) {
+        cost_curve_observe(&costs->later_pass, passes->pass_rows[1], share);
+    }
+}
+
+void draft_costs_observe_passes(struct draft_costs *costs, const struct draft_passes *passes,
+                                double seconds) {
+    if (passes->sequence_count < 1 || !(seconds > 0)) {
+        return;
+    }
+    if (passes->pass_count == 0) {
+        cost_curve_observe(&costs->catch_up, passes->sequence_count, seconds);
+        return;
+    }
+    if (costs->first_pass.measured_points == 0 ||
+        (passes->pass_count > 1 && costs->later_pass.measured_points == 0)) {
+        begin_passes(costs, passes, seconds);
+        return;
+    }
+    double factor = seconds / draft_costs_passes(costs, passes);
+    double catch_up = cost_curve_at(&costs->catch_up, passes->sequence_count);
+    double first = cost_curve_at(&costs->first_pass, passes->pass_rows[0]);
+    cost_curve_observe(&costs->first_pass, passes->pass_rows[0], first * factor);
+    if (passes->pass_count > 1) {
+        double later = cost_curve_at(&costs->later_pass, passes->pass_rows[1]);
+        cost_curve_observe(&costs->later_pass, passes->pass_rows[1], later * factor);
+    }
+    /* Ticks without drafts measure catching up alone; here it is only kept in proportion. */
+    cost_curve_observe(&costs->catch_up, passes->sequence_count, catch_up * factor);
+}
