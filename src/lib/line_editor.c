@@ -98,9 +98,10 @@ static void bind_keys(EditLine *library) {
     el_set(library, EL_EDITOR, "emacs");
     el_set(library, EL_SIGNAL, 1);
     el_set(library, EL_SETTY, "-d", "-isig", NULL);
-    el_set(library, EL_ADDFN, "sluice-interrupt", "Give the line up", interrupt_line);
-    el_set(library, EL_ADDFN, "sluice-suspend", "Stop until continued", suspend_job);
-    el_set(library, EL_ADDFN, "sluice-paste", "Insert a paste", paste_text);
+    /* In wide characters: of narrow ones the library would lose copies. */
+    el_wset(library, EL_ADDFN, L"sluice-interrupt", L"Give the line up", interrupt_line);
+    el_wset(library, EL_ADDFN, L"sluice-suspend", L"Stop until continued", suspend_job);
+    el_wset(library, EL_ADDFN, L"sluice-paste", L"Insert a paste", paste_text);
     /* The user's own .editrc goes before our ordinary keys, but not before these. */
     el_source(library, NULL);
     el_set(library, EL_BIND, "^C", "sluice-interrupt", NULL);

@@ -165,8 +165,8 @@ static enum status measure_decode(struct bench_session *session, int64_t length,
 static enum status warm_up(struct bench_session *session) {
     const struct sluice_engine_options *options = &session->core->options;
     double seconds;
-    int64_t length =
-        options->step_token_limit < options->context_tokens ? options->step_token_limit : options->context_tokens;
+    int64_t length = options->step_token_limit < options->context_tokens ? options->step_token_limit
+                                                                         : options->context_tokens;
     TRY(prefill(session, 0, length, &seconds));
     return STATUS_OK;
 }

@@ -172,20 +172,20 @@ static struct json *new_rows(const struct bench_report *report) {
 
 static struct json *new_report(const struct bench_report *report) {
     struct json *object = json_new_object();
-    bool is_complete = object != NULL &&
-                       set_text(object, "model", string_buffer_text(&report->model_directory)) &&
-                       set_text(object, "description", string_buffer_text(&report->model_description)) &&
-                       json_set(object, "machine",
-                                new_machine(&report->limits, report->thread_count, report->cpu_features)) &&
-                       set_real(object, "peak_flops_per_second", report->peak_flops) &&
-                       set_integer(object, "chunk_tokens", report->chunk_tokens) &&
-                       set_integer(object, "gen_tokens", report->gen_tokens) &&
-                       set_integer(object, "repeats", report->repeats) &&
-                       set_real(object, "load_seconds", report->facts.load_seconds) &&
-                       set_integer(object, "state_bytes", (int64_t)state_bytes(report)) &&
-                       set_integer(object, "mapped_bytes", (int64_t)report->facts.memory.mapped_weight_bytes) &&
-                       set_integer(object, "copied_bytes", (int64_t)report->facts.memory.copied_weight_bytes) &&
-                       json_set(object, "rows", new_rows(report));
+    bool is_complete =
+        object != NULL && set_text(object, "model", string_buffer_text(&report->model_directory)) &&
+        set_text(object, "description", string_buffer_text(&report->model_description)) &&
+        json_set(object, "machine",
+                 new_machine(&report->limits, report->thread_count, report->cpu_features)) &&
+        set_real(object, "peak_flops_per_second", report->peak_flops) &&
+        set_integer(object, "chunk_tokens", report->chunk_tokens) &&
+        set_integer(object, "gen_tokens", report->gen_tokens) &&
+        set_integer(object, "repeats", report->repeats) &&
+        set_real(object, "load_seconds", report->facts.load_seconds) &&
+        set_integer(object, "state_bytes", (int64_t)state_bytes(report)) &&
+        set_integer(object, "mapped_bytes", (int64_t)report->facts.memory.mapped_weight_bytes) &&
+        set_integer(object, "copied_bytes", (int64_t)report->facts.memory.copied_weight_bytes) &&
+        json_set(object, "rows", new_rows(report));
     if (!is_complete) {
         json_free(&object);
     }

@@ -49,8 +49,6 @@ refuse "no number" 2 '--batch takes numbers from 1 to 16777216, separated by com
 refuse "zero" 2 '--prompt-tokens takes numbers' --model "$model" --prompt-tokens 0
 refuse "empty" 2 '--context takes numbers' --model "$model" --context ''
 refuse "too long" 1 "max_position_embeddings" --model "$model" --prompt-tokens 9000000 --batch 1
-refuse "batch beyond the context" 1 "a batch of 64 needs a context" --model "$model" --prompt-tokens 8 \
-    --gen-tokens 1 --batch 64
 refuse "no such folder" 1 "/nonexistent" --model /nonexistent
 
 report

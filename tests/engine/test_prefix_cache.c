@@ -233,44 +233,72 @@ static int32_t find_page(const struct fixture *fixture, int32_t branch) {
 
 enum { BRANCHES = 150, BRANCH_PAGES = 100 };
 
-/* Drops one page: of all branches that are cached it must be the one whose use is longest ago. */
-static void drop_oldest_branch(struct fixture *fixture, int32_t *last_uses) {
-    int32_t oldest = -1;
-    for (int32_t branch = 0; branch < BRANCHES; branch++) {
-        if (last_uses[branch] >= 0 && (oldest < 0 || last_uses[branch] < last_uses[oldest])) {
-            oldest = branch;
-        }
-    }
-    assert_true(find_page(fixture, oldest) >= 0);
-    prefix_cache_evict(fixture->cache, fixture->pool.free_count + 1);
-    assert_int_equal(find_page(fixture, oldest), -1);
-    last_uses[oldest] = -1;
+struct branch {
+    int32_t last_use; /* -1: not cached */
+    bool has_snapshot;
+};
+
+static bool goes_before(const struct branch *a, const struct branch *b) {
+    return a->has_snapshot != b->has_snapshot ? b->has_snapshot : a->last_use < b->last_use;
 }
 
-/* Many branches of one page, used in a stirred order, dropped one by one in between. */
-static void branches_go_by_last_use(void **state) {
+/* No page of the heap goes before the one above it. */
+static void check_heap(const struct prefix_cache *cache) {
+    for (int32_t i = 1; i < cache->droppable_count; i++) {
+        const struct prefix_node *above = &cache->nodes[cache->droppable[(i - 1) / 2]];
+        const struct prefix_node *node = &cache->nodes[cache->droppable[i]];
+        assert_int_equal(node->heap_index, i);
+        bool has_snapshot = node->snapshot != PREFIX_NONE;
+        bool has_snapshot_above = above->snapshot != PREFIX_NONE;
+        assert_true(has_snapshot_above == has_snapshot ? above->last_use <= node->last_use : has_snapshot);
+    }
+}
+
+/* Drops one page: of all branches that are cached the one without a snapshot, then the longest unused. */
+static void drop_next_branch(struct fixture *fixture, struct branch *branches) {
+    struct branch *next = NULL;
+    for (struct branch *branch = branches; branch < branches + BRANCHES; branch++) {
+        if (branch->last_use >= 0 && (next == NULL || goes_before(branch, next))) {
+            next = branch;
+        }
+    }
+    assert_non_null(next);
+    assert_true(find_page(fixture, (int32_t)(next - branches)) >= 0);
+    prefix_cache_evict(fixture->cache, fixture->pool.free_count + 1);
+    assert_int_equal(find_page(fixture, (int32_t)(next - branches)), -1);
+    next->last_use = -1;
+}
+
+/* Many branches of one page, used in a stirred order, losing their snapshots or dropped in between. */
+static void branches_go_by_snapshot_and_last_use(void **state) {
     (void)state;
     struct fixture fixture;
     set_up(&fixture, BRANCH_PAGES, BRANCH_PAGES);
-    int32_t last_uses[BRANCHES];
+    struct branch branches[BRANCHES];
     for (int32_t i = 0; i < BRANCHES; i++) {
-        last_uses[i] = -1;
+        branches[i] = (struct branch){-1, false};
     }
     uint32_t random = 1;
     for (int32_t use = 0; use < 5000; use++) {
         random = random * 1664525u + 1013904223u;
-        int32_t branch = (int32_t)((random >> 8) % BRANCHES);
-        const int32_t tokens[4] = {branch, 0, 0, 0};
-        int32_t cached_count;
-        if (fixture.pool.free_count == 0 || (use > 500 && random >> 30 == 0)) {
-            drop_oldest_branch(&fixture, last_uses);
+        struct branch *branch = &branches[(random >> 8) % BRANCHES];
+        check_heap(fixture.cache);
+        const int32_t tokens[4] = {(int32_t)(branch - branches), 0, 0, 0};
+        if (random >> 30 == 1) {
+            prefix_cache_drop_snapshot(fixture.cache, tokens, 4);
+            branch->has_snapshot = false;
+            continue;
         }
+        if (fixture.pool.free_count == 0 || (use > 500 && random >> 30 == 0)) {
+            drop_next_branch(&fixture, branches);
+        }
+        int32_t cached_count;
         run_prompt(&fixture, tokens, 4, &cached_count);
-        assert_int_equal(cached_count, last_uses[branch] < 0 ? 0 : 4);
-        last_uses[branch] = use;
+        assert_int_equal(cached_count, branch->last_use >= 0 && branch->has_snapshot ? 4 : 0);
+        *branch = (struct branch){use, true};
     }
     while (fixture.pool.free_count < BRANCH_PAGES) {
-        drop_oldest_branch(&fixture, last_uses);
+        drop_next_branch(&fixture, branches);
     }
     tear_down(&fixture);
 }
@@ -386,7 +414,7 @@ int main(void) {
         cmocka_unit_test(without_slots_pages_are_kept_in_vain),
         cmocka_unit_test(draft_rows_are_added_to_a_snapshot),
         cmocka_unit_test(pages_in_use_are_never_dropped),
-        cmocka_unit_test(branches_go_by_last_use),
+        cmocka_unit_test(branches_go_by_snapshot_and_last_use),
         cmocka_unit_test(pages_that_are_not_its_own_are_refused),
         cmocka_unit_test(twice_computed_pages_are_cached_once),
         cmocka_unit_test(the_work_grows_with_the_tokens),

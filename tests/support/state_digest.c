@@ -68,7 +68,9 @@ void state_digest_take(const struct engine_core *engine, int32_t slot, int64_t l
         assert_true(out->count < STATE_DIGEST_KINDS_MAX);
         if (kind->shape == STATE_RING) {
             copy = copy_ring(engine, rows, slot);
-            out->kinds[out->count++] = hash_ring(rows, copy, length, kind->rows - engine->model->draft_limit);
+            int64_t readable = kind->snapshot_period > 0 ? length % kind->snapshot_period
+                                                         : kind->rows - engine->model->draft_limit;
+            out->kinds[out->count++] = hash_ring(rows, copy, length, readable);
         } else {
             copy = copy_entries(engine, rows, slot, length / kind->ratio);
             size_t bytes = (size_t)(length / kind->ratio) * rows->row_bytes;

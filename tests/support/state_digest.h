@@ -20,8 +20,8 @@ struct state_digest {
 
 /*
  * The state of `slot` after `length` committed tokens. Of a ring these are the last rows, in order of
- * position, less the engine's draft_limit rows that it keeps for drafts; of an append-only store the finished
- * entries. Draft layers are left out.
+ * position, less the engine's draft_limit rows that it keeps for drafts, or those since the last multiple of
+ * its snapshot_period; of an append-only store the finished entries. Draft layers are left out.
  */
 void state_digest_take(const struct engine_core *engine, int32_t slot, int64_t length,
                        struct state_digest *out);

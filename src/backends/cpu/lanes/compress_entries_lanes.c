@@ -108,7 +108,8 @@ LANES_INLINE void compress_row_typed(enum dtype dtype, const struct compress_ent
         lanes_hadamard(dtype, entry, 0, args->width, (float *)workspace + args->width);
     }
     int64_t slot = args->batch->segment_slot[segment];
-    lanes_encode_row(dtype, &args->entries.layout, entry, 0, state_rows_at_entry(&args->entries, slot, index));
+    lanes_encode_row(dtype, &args->entries.layout, entry, 0,
+                     state_rows_at_entry(&args->entries, slot, index));
 }
 
 static void compress_row(const void *context, int64_t row, void *workspace) {
