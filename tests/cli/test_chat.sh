@@ -40,9 +40,11 @@ equal "commands for thinking" "$story"$'\n'"$sum_answer" \
 equal "a line that goes on" "$(chat $'Tell me a story\\\nabout a fox.\n' --no-thinking)" \
     "$("$program" generate --model "$model" --temperature 0 --numerics ideal --chat --no-thinking \
         --prompt $'Tell me a story\nabout a fox.')"
+said "drafts without being asked" "drafts accepted"
 equal "drafts change no text" "$story" "$(chat "$fox" --no-thinking --no-speculative)"
-equal "the answer's length" "length limit" "$(chat "$fox" --no-thinking --max-tokens 5 >/dev/null;
-    grep -o 'length limit' "$work/errors")"
+[[ $(cat "$work/errors") == *drafts* ]] && fail "drafts though they were turned off: $(cat "$work/errors")"
+chat "$fox" --no-thinking --max-tokens 5 >/dev/null
+said "the answer's length" "cut at the length limit: 12 prompt tokens (0 cached), 5 new"
 
 # The second turn starts from what the first one left in the prefix cache.
 long=$(printf 'The fox and the owl are friends and live in the old forest. %.0s' {1..20})
@@ -71,6 +73,10 @@ equal "slashes" '/quit is text' "$(chat $'//quit is text\n/save '"$work/slash.js
 equal "quit" "" "$(chat $'/quit\n'"$fox"$'\n')"
 equal "end" "" "$(chat '')"
 equal "empty lines" "" "$(chat $'\n  \n')"
+# A model that ends at once says nothing, and the message does not stay.
+equal "nothing said" "system" "$(chat "/system Be kind."$'\n'"$fox"$'\n/save '"$work/silent.json" --no-thinking \
+    --logit-bias 1=100 >/dev/null; jq -r '.messages[].role' "$work/silent.json")"
+said "nothing said" "taken back"
 chat $'/help\n/system\n/system Be kind.\n' >/dev/null
 said "help" "/nothink"
 said "no system message" "There is no system message."

@@ -41,6 +41,20 @@ static void test_defaults_of_generate(void **state) {
     assert_null(options.speculative_config);
 }
 
+static void test_defaults_of_chat(void **state) {
+    (void)state;
+    struct cli_options options;
+    assert_int_equal(parse(CLI_CHAT, 0, NULL, &options), STATUS_OK);
+    assert_false(options.max_tokens_given || options.seed_given || options.thinking_given);
+    assert_true(options.speculative && options.mtp_adaptive);
+    assert_int_equal(options.max_model_len, 0);
+    assert_null(options.history);
+    char *argv[] = {"--no-speculative", "--history", "none", "-n", "5"};
+    assert_int_equal(parse(CLI_CHAT, 5, argv, &options), STATUS_OK);
+    assert_true(!options.speculative && options.max_tokens_given && options.max_tokens == 5);
+    assert_string_equal(options.history, "none");
+}
+
 static void test_choices_match_their_enums(void **state) {
     (void)state;
     struct cli_options options;
@@ -95,6 +109,7 @@ static void test_rows_are_sound(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults_of_generate),
+        cmocka_unit_test(test_defaults_of_chat),
         cmocka_unit_test(test_choices_match_their_enums),
         cmocka_unit_test(test_spellings_of_vllm),
         cmocka_unit_test(test_rows_are_sound),
