@@ -75,32 +75,36 @@ static enum status change_thinking(struct chat *chat, bool is_thinking) {
     return STATUS_OK;
 }
 
-/* The file that a command names, or the last one, becomes the last one if `use` succeeds. */
-static enum status choose_file(struct chat *chat, const struct chat_command *command) {
+/* The file that a command names, or the last one. */
+static enum status choose_file(const struct chat *chat, const struct chat_command *command,
+                               struct string_buffer *path) {
     if (command->length > 0) {
-        string_buffer_clear(&chat->file);
-        user_paths_append_typed(&chat->file, command->text);
+        user_paths_append_typed(path, command->text);
+    } else {
+        string_buffer_append_text(path, string_buffer_text(&chat->file));
     }
-    CHECK(chat->file.length > 0, STATUS_USAGE, "name a file behind it");
-    return string_buffer_check(&chat->file);
+    CHECK(path->length > 0, STATUS_USAGE, "name a file behind it");
+    return string_buffer_check(path);
 }
 
-static enum status save(struct chat *chat, const struct chat_command *command) {
-    const struct chat_transcript *transcript = &chat->session.transcript;
-    TRY(choose_file(chat, command));
-    TRY(chat_transcript_save(transcript, string_buffer_text(&chat->file)));
-    fprintf(stderr, "%zu messages are in %s.\n", chat_transcript_view(transcript).message_count,
-            string_buffer_text(&chat->file));
-    return STATUS_OK;
-}
-
-static enum status load(struct chat *chat, const struct chat_command *command) {
+/* Saves or loads; the file is the last one from then on, unless that fails. */
+static enum status use_file(struct chat *chat, const struct chat_command *command) {
     struct chat_transcript *transcript = &chat->session.transcript;
-    TRY(choose_file(chat, command));
-    TRY(chat_transcript_load(transcript, string_buffer_text(&chat->file)));
-    fprintf(stderr, "The conversation is now the %zu messages of %s.\n",
-            chat_transcript_view(transcript).message_count, string_buffer_text(&chat->file));
+    bool is_save = command->kind == CHAT_COMMAND_SAVE;
+    struct string_buffer path = {0};
+    enum status status = STATUS_OK;
+    TRY_GOTO(choose_file(chat, command, &path));
+    TRY_GOTO(is_save ? chat_transcript_save(transcript, path.data)
+                     : chat_transcript_load(transcript, path.data));
+    fprintf(stderr,
+            is_save ? "%zu messages are in %s.\n" : "The conversation is now the %zu messages of %s.\n",
+            chat_transcript_view(transcript).message_count, path.data);
+    string_buffer_deinit(&chat->file);
+    chat->file = path;
     return STATUS_OK;
+fail:
+    string_buffer_deinit(&path);
+    return status;
 }
 
 static enum status clear(struct chat *chat) {
@@ -129,9 +133,8 @@ static enum status obey(struct chat *chat, const struct chat_command *command) {
     case CHAT_COMMAND_NOTHINK:
         return change_thinking(chat, false);
     case CHAT_COMMAND_SAVE:
-        return save(chat, command);
     case CHAT_COMMAND_LOAD:
-        return load(chat, command);
+        return use_file(chat, command);
     case CHAT_COMMAND_STATS:
         return show_stats(chat);
     case CHAT_COMMAND_CLEAR:

@@ -82,6 +82,10 @@ def check_conversation(home):
     assert re.search(r"\x1b\[2m\d+ prompt tokens \(0 cached\), \d+ new at [\d.]+ tokens/s[^\x1b]*\x1b\[0m", answer), answer
     chat.type("/hepl\n")
     assert "did you mean /help?" in chat.wait(PROMPT)
+    chat.type("/load ~/none.json\n")
+    assert f"{home}/none.json" in chat.wait(PROMPT)
+    chat.type("/save\n")
+    assert "name a file" in chat.wait(PROMPT), "a file that could not be loaded is no file to save to"
     chat.type("never sent\x03")
     assert "^C" in chat.wait(PROMPT)
     chat.type("/nothink\n")
