@@ -150,7 +150,7 @@ struct sluice_engine_facts sluice_engine_facts(const struct sluice_engine *engin
 
 struct sluice_engine_stats sluice_engine_stats(struct sluice_engine *engine);
 
-/* Forgets all cached beginnings, on disk too; running requests keep what they use. */
+/* Forgets all cached beginnings in memory; running requests keep what they use, and files stay. */
 enum sluice_status sluice_engine_clear_prefix_cache(struct sluice_engine *engine);
 
 #ifdef __cplusplus

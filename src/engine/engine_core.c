@@ -7,6 +7,7 @@
 #include "base/cpu_topology.h"
 #include "base/memory_available.h"
 #include "engine/memory_plan.h"
+#include "engine/model_digest.h"
 #include "lib/json.h"
 #include "model/model_registry.h"
 
@@ -224,6 +225,9 @@ enum status engine_core_build(const struct sluice_engine_options *options, const
     arena_init(&core->model_arena, MODEL_ARENA_BLOCK_BYTES);
     TRY_GOTO(create_model(core, config));
     TRY_GOTO(create_device(core));
+    if (options->has_prefix_cache && options->prefix_cache_directory != NULL) {
+        TRY_GOTO(model_digest_make(config, *checkpoint, core->digest));
+    }
     TRY_GOTO(load_weights(core, checkpoint));
     TRY_GOTO(describe_states(core));
     TRY_GOTO(create_executor(core));

@@ -12,6 +12,7 @@
 #include "engine/executor.h"
 #include "engine/round.h"
 #include "engine/state_pool.h"
+#include "lib/hash.h"
 #include "model/model.h"
 #include "model/state_table.h"
 #include "sluice/engine.h"
@@ -31,6 +32,7 @@ struct engine_core {
     struct state_pool states;
     struct executor *executor;
     struct sluice_engine_facts facts;
+    uint8_t digest[HASH_SHA256_BYTES]; /* of the model, if prefixes are kept on disk */
 };
 
 /*

@@ -11,6 +11,7 @@
 #include "engine/engine_core.h"
 #include "engine/page_pool.h"
 #include "engine/prefix_cache.h"
+#include "engine/prefix_tier.h"
 #include "engine/round.h"
 #include "engine/scheduler.h"
 #include "engine/sequence.h"
@@ -37,6 +38,7 @@ struct engine_work {
     struct engine_core *core;
     struct page_pool pages;
     struct prefix_cache *prefixes;       /* NULL: none */
+    struct prefix_tier *tier;            /* NULL: memory only */
     struct draft_controller *controller; /* NULL: no drafts */
     struct scheduler *scheduler;
     struct round_runner *runner;

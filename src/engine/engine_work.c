@@ -40,6 +40,28 @@ static enum status create_prefixes(struct engine_work *work) {
     return prefix_cache_create(&cache, &work->prefixes);
 }
 
+static enum status create_tier(struct engine_work *work) {
+    const struct sluice_engine_options *options = &work->core->options;
+    return prefix_tier_create(&(struct prefix_tier_options){.core = work->core,
+                                                            .pages = &work->pages,
+                                                            .cache = work->prefixes,
+                                                            .directory = options->prefix_cache_directory,
+                                                            .limit_bytes = options->prefix_cache_disk_bytes},
+                              &work->tier);
+}
+
+static bool fetch(void *tier, const int32_t *tokens, int32_t limit, int32_t known_tokens, int32_t *pages,
+                  int64_t spare_pages, const struct step_plan *pending, bool *is_carried_out) {
+    return prefix_tier_fetch(tier, tokens, limit, known_tokens, pages, spare_pages, pending, is_carried_out);
+}
+
+static void keep(void *tier, const int32_t *tokens, int32_t token_count, const int32_t *pages,
+                 int32_t snapshot_slot, bool has_draft_rows, const struct step_plan *pending,
+                 bool *is_carried_out) {
+    prefix_tier_keep(tier, tokens, token_count, pages, snapshot_slot, has_draft_rows, pending,
+                     is_carried_out);
+}
+
 static enum status create_controller(struct engine_work *work) {
     const struct sluice_draft_options *draft = &work->core->options.draft;
     struct draft_controller_options options = {
@@ -71,6 +93,9 @@ static enum status create_scheduler(struct engine_work *work,
         .finished = finished,
         .finished_context = context,
     };
+    if (work->tier != NULL) {
+        options.store = (struct scheduler_store){.fetch = fetch, .keep = keep, .context = work->tier};
+    }
     return scheduler_create(&options, &work->scheduler);
 }
 
@@ -82,6 +107,9 @@ enum status engine_work_init(struct engine_work *work, struct engine_core **core
     TRY(page_pool_init(&work->pages, work->core->states.page_count));
     if (work->core->options.has_prefix_cache) {
         TRY(create_prefixes(work));
+        if (work->core->options.prefix_cache_directory != NULL) {
+            TRY(create_tier(work));
+        }
     }
     if (work->core->options.draft.limit > 0) {
         TRY(create_controller(work));
@@ -94,6 +122,7 @@ void engine_work_deinit(struct engine_work *work) {
     round_runner_destroy(&work->runner);
     scheduler_destroy(&work->scheduler);
     draft_controller_destroy(&work->controller);
+    prefix_tier_destroy(&work->tier);
     prefix_cache_destroy(&work->prefixes);
     page_pool_deinit(&work->pages);
     engine_core_close(&work->core);

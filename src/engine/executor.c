@@ -275,6 +275,14 @@ void executor_destroy(struct executor **executor) {
     }
 }
 
+void executor_describe_arithmetic(const struct executor *executor, struct string_buffer *out) {
+    for (int op = 0; op < OP_COUNT; op++) {
+        for (int i = 0; i < OP_CANDIDATES_MAX && executor->table.entries[op][i] != NULL; i++) {
+            string_buffer_append_format(out, "%d:%s ", op, executor->table.entries[op][i]->arithmetic);
+        }
+    }
+}
+
 size_t executor_step_bytes(const struct executor *executor) {
     return executor->arena.capacity;
 }
@@ -368,8 +376,7 @@ static enum status run_slot_operation(struct executor *executor,
     FAIL(STATUS_INTERNAL, "slot operation %d is unknown", (int)operation->action);
 }
 
-/* What the plan wants done before its layers run. */
-static enum status change_state(struct executor *executor, const struct step_plan *plan) {
+enum status executor_change_state(struct executor *executor, const struct step_plan *plan) {
     TRY(state_pool_update_pages(executor->options.states, executor->queue.stream, plan->page_updates,
                                 plan->page_update_count));
     for (int32_t i = 0; i < plan->slot_operation_count; i++) {
@@ -380,7 +387,7 @@ static enum status change_state(struct executor *executor, const struct step_pla
 
 enum status executor_run(struct executor *executor, const struct step_plan *plan, float *logits) {
     TRY(check_plan(executor, plan));
-    TRY(change_state(executor, plan));
+    TRY(executor_change_state(executor, plan));
     executor->step_rows = 0;
     TRY(run_pass(executor, &(struct pass){.plan = plan, .logits = logits}));
     executor->step_rows = step_plan_row_count(plan);

@@ -11,6 +11,7 @@
 #define SLUICE_ENGINE_EXECUTOR_H
 
 #include "backends/backend_registry.h"
+#include "base/string_buffer.h"
 #include "engine/state_pool.h"
 #include "engine/step_plan.h"
 #include "model/model.h"
@@ -38,6 +39,9 @@ enum status executor_create(const struct executor_options *options, struct execu
 /* Frees and nulls; NULL inside is allowed. */
 void executor_destroy(struct executor **executor);
 
+/* Appends the arithmetic of every operation, which decides the bits of all that the executor computes. */
+void executor_describe_arithmetic(const struct executor *executor, struct string_buffer *out);
+
 /* Device memory of a step, boundary buffers included. */
 size_t executor_step_bytes(const struct executor *executor);
 
@@ -46,6 +50,12 @@ size_t executor_step_bytes(const struct executor *executor);
  * (logit_row_count, vocabulary), whatever their values.
  */
 enum status executor_run(struct executor *executor, const struct step_plan *plan, float *logits);
+
+/*
+ * Does at once what a plan asks of the state before its layers, and nothing else: page updates, slot
+ * operations. The plan must not be run with them again.
+ */
+enum status executor_change_state(struct executor *executor, const struct step_plan *plan);
 
 /* OK if all logits that the plan gave are finite; otherwise as executor_explain_not_finite. */
 enum status executor_check_logits(struct executor *executor, const struct step_plan *plan,

@@ -103,6 +103,19 @@ void scheduler_add_slot_operation(struct scheduler *scheduler, enum step_slot_ac
         (struct step_slot_operation){.action = action, .from = from, .to = to};
 }
 
+struct step_plan scheduler_pending_changes(const struct scheduler *scheduler) {
+    const struct plan_arrays *plan = &scheduler->plan;
+    return (struct step_plan){.page_updates = plan->page_updates,
+                              .page_update_count = plan->page_update_count,
+                              .slot_operations = plan->slot_operations,
+                              .slot_operation_count = plan->slot_operation_count};
+}
+
+void scheduler_forget_changes(struct scheduler *scheduler) {
+    scheduler->plan.page_update_count = 0;
+    scheduler->plan.slot_operation_count = 0;
+}
+
 /* A free page; cached pages that nobody uses are given up for it. -1: there is none. */
 static int32_t take_page(struct scheduler *scheduler) {
     if (scheduler->options.pages->free_count == 0 && scheduler->options.prefixes != NULL) {

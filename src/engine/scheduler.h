@@ -23,9 +23,30 @@
 
 struct scheduler;
 
+/*
+ * Prefixes kept below the cache, on disk (engine/prefix_tier.h). Both functions may carry out what the next
+ * plan would have changed in the state, and say so: then the plan does not do it again. NULL functions: no
+ * store.
+ */
+struct scheduler_store {
+    /*
+     * Brings a prefix of at most `limit` tokens that is longer than `known_tokens` into the cache; `pages`
+     * hold the known ones and have room for a whole context. Leaves `spare_pages` alone. Returns whether it
+     * did.
+     */
+    bool (*fetch)(void *context, const int32_t *tokens, int32_t limit, int32_t known_tokens, int32_t *pages,
+                  int64_t spare_pages, const struct step_plan *pending, bool *is_carried_out);
+    /* The cache has got these pages, and a snapshot at their end. */
+    void (*keep)(void *context, const int32_t *tokens, int32_t token_count, const int32_t *pages,
+                 int32_t snapshot_slot, bool has_draft_rows, const struct step_plan *pending,
+                 bool *is_carried_out);
+    void *context;
+};
+
 struct scheduler_options {
-    struct page_pool *pages;             /* borrowed */
-    struct prefix_cache *prefixes;       /* borrowed; NULL: none */
+    struct page_pool *pages;       /* borrowed */
+    struct prefix_cache *prefixes; /* borrowed; NULL: none */
+    struct scheduler_store store;
     struct draft_controller *controller; /* borrowed; NULL: no drafts */
     int32_t slot_count;                  /* sequences that run at once */
     int32_t row_limit;                   /* rows of a step; at least slot_count */

@@ -10,16 +10,6 @@ static int32_t free_slot(const struct scheduler *scheduler) {
     return -1;
 }
 
-/* Looks the beginning up; its pages are referred to from here on. */
-static struct prefix_match find_prefix(struct scheduler *scheduler, const struct sequence *sequence) {
-    struct prefix_match match = {.snapshot_slot = -1};
-    if (scheduler->options.prefixes != NULL && sequence->uses_prefix_cache) {
-        prefix_cache_match(scheduler->options.prefixes, sequence->tokens, sequence->token_count - 1,
-                           scheduler->matched_pages, &match);
-    }
-    return match;
-}
-
 static int32_t matched_page_count(const struct scheduler *scheduler, const struct prefix_match *match) {
     return match->token_count / scheduler->options.page_tokens;
 }
@@ -28,6 +18,40 @@ static void drop_match(struct scheduler *scheduler, const struct prefix_match *m
     for (int32_t i = 0; i < matched_page_count(scheduler, match); i++) {
         page_pool_drop_reference(scheduler->options.pages, scheduler->matched_pages[i]);
     }
+}
+
+/* Asks the store below the cache for more than the cache has; true if it now has more. */
+static bool fetch_prefix(struct scheduler *scheduler, const struct sequence *sequence, int32_t known_tokens) {
+    const struct scheduler_store *store = &scheduler->options.store;
+    if (store->fetch == NULL) {
+        return false;
+    }
+    struct step_plan pending = scheduler_pending_changes(scheduler);
+    bool is_carried_out = false;
+    bool is_fetched =
+        store->fetch(store->context, sequence->tokens, sequence->token_count - 1, known_tokens,
+                     scheduler->matched_pages, scheduler->running.count, &pending, &is_carried_out);
+    if (is_carried_out) {
+        scheduler_forget_changes(scheduler);
+    }
+    return is_fetched;
+}
+
+/* Looks the beginning up; its pages are referred to from here on. */
+static struct prefix_match find_prefix(struct scheduler *scheduler, const struct sequence *sequence) {
+    struct prefix_match match = {.snapshot_slot = -1};
+    struct prefix_cache *prefixes = scheduler->options.prefixes;
+    int32_t limit = sequence->token_count - 1;
+    if (prefixes == NULL || !sequence->uses_prefix_cache) {
+        return match;
+    }
+    prefix_cache_match(prefixes, sequence->tokens, limit, scheduler->matched_pages, &match);
+    if (match.token_count + scheduler->options.page_tokens <= limit &&
+        fetch_prefix(scheduler, sequence, match.token_count)) {
+        drop_match(scheduler, &match);
+        prefix_cache_match(prefixes, sequence->tokens, limit, scheduler->matched_pages, &match);
+    }
+    return match;
 }
 
 /*

@@ -41,6 +41,16 @@ static void publish(struct scheduler *scheduler, struct sequence *sequence, int3
     if (has_rows) {
         scheduler_add_slot_operation(scheduler, STEP_SLOT_SAVE_ROW, last_row, snapshot_slot);
     }
+    const struct scheduler_store *store = &scheduler->options.store;
+    if (store->keep != NULL) {
+        struct step_plan pending = scheduler_pending_changes(scheduler);
+        bool is_carried_out = false;
+        store->keep(store->context, sequence->tokens, end, sequence->pages, snapshot_slot, has_rows, &pending,
+                    &is_carried_out);
+        if (is_carried_out) {
+            scheduler_forget_changes(scheduler);
+        }
+    }
 }
 
 static int32_t first_row_of(const struct scheduler *scheduler, int32_t index) {
@@ -134,8 +144,7 @@ void scheduler_complete(struct scheduler *scheduler, const struct round_result *
     struct plan_arrays *plan = &scheduler->plan;
     int32_t taken = 0;
     /* They have been executed; what the new state asks for goes into the next plan. */
-    plan->page_update_count = 0;
-    plan->slot_operation_count = 0;
+    scheduler_forget_changes(scheduler);
     observe(scheduler, result);
     for (int32_t i = 0; i < plan->segment_count; i++) {
         if (plan->sequences[i]->start_seconds == 0.0) {

@@ -45,6 +45,12 @@ void scheduler_list(struct sequence_list *list, struct sequence *sequence);
 void scheduler_add_slot_operation(struct scheduler *scheduler, enum step_slot_action action, int32_t from,
                                   int32_t to);
 
+/* What the next plan will change in the state first, so far. */
+struct step_plan scheduler_pending_changes(const struct scheduler *scheduler);
+
+/* Somebody has carried the pending changes out. */
+void scheduler_forget_changes(struct scheduler *scheduler);
+
 /* Takes pages for the sequence's first `positions` positions; false if there are not enough. */
 bool scheduler_reserve_pages(struct scheduler *scheduler, struct sequence *sequence, int32_t positions);
 

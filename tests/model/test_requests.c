@@ -15,102 +15,13 @@
 #include <cmocka.h>
 
 #include "sluice/request.h"
-#include "support/golden_file.h"
-#include "support/model_fixture.h"
+#include "support/request_fixture.h"
 
-enum {
-    PROMPTS = 6,
-    REQUESTS = TESTS_ARE_SHORT ? 20 : 64,
-    TOP = 4,
-    ANSWER_MAX = 40,
-    SEQUENCES = 8,
-};
-
-struct planned_request {
-    int32_t *prompt;
-    size_t prompt_count;
-    int answer_limit;
-    double temperature;
-    bool has_penalties;
-    uint64_t seed;
-};
-
-struct answer {
-    size_t count;
-    enum sluice_finish_reason reason;
-    int32_t tokens[ANSWER_MAX];
-    struct sluice_log_probability chosen[ANSWER_MAX];
-    struct sluice_log_probability top[ANSWER_MAX][TOP];
-};
-
-struct fixture {
-    struct planned_request requests[REQUESTS];
-    struct answer alone[REQUESTS];
-    uint64_t random;
-};
-
-static int below(struct fixture *fixture, int limit) {
-    return (int)(model_next_random(&fixture->random) % (uint64_t)limit);
-}
-
-/* Beginnings of the recorded sequences: text that the model knows, and beginnings that requests share. */
-static void plan_requests(struct fixture *fixture) {
-    struct golden_file golden;
-    golden_file_open("mini-v4", &golden);
-    for (int i = 0; i < REQUESTS; i++) {
-        struct planned_request *request = &fixture->requests[i];
-        char name[32];
-        int64_t length;
-        snprintf(name, sizeof name, "%d.ids", below(fixture, PROMPTS));
-        const int32_t *ids = golden_file_integers(&golden, name, &length);
-        request->prompt_count = 1 + (size_t)below(fixture, (int)(length < 400 ? length : 400) - 1);
-        request->prompt = malloc(request->prompt_count * sizeof *request->prompt);
-        assert_non_null(request->prompt);
-        memcpy(request->prompt, ids, request->prompt_count * sizeof *ids);
-        request->answer_limit = 1 + below(fixture, ANSWER_MAX);
-        request->temperature = below(fixture, 2) == 0 ? 0.0 : 0.7;
-        request->has_penalties = below(fixture, 4) == 0;
-        request->seed = (uint64_t)i;
-    }
-    golden_file_close(&golden);
-}
-
-static struct sluice_request *submit(struct sluice_engine *engine, const struct planned_request *planned,
-                                     int priority) {
-    static const int32_t end_token = 1;
-    struct sluice_request_options options = sluice_request_options_default();
-    struct sluice_request *request;
-    options.prompt = planned->prompt;
-    options.prompt_count = planned->prompt_count;
-    options.token_limit = planned->answer_limit;
-    options.sampling.temperature = planned->temperature;
-    options.sampling.seed = planned->seed;
-    options.sampling.repetition_penalty = planned->has_penalties ? 1.2 : 1.0;
-    options.log_probability_count = TOP;
-    options.stop_tokens = &end_token;
-    options.stop_token_count = 1;
-    options.priority = priority;
-    EXPECT_OK(sluice_engine_submit(engine, &options, &request));
-    return request;
-}
-
-static void collect(struct sluice_request *request, struct answer *out) {
-    struct sluice_request_state state = sluice_request_wait(request, SIZE_MAX, SIZE_MAX, -1.0);
-    assert_int_equal(state.phase, SLUICE_REQUEST_FINISHED);
-    memset(out, 0, sizeof *out);
-    out->count = state.token_count;
-    out->reason = state.finish_reason;
-    for (size_t i = 0; i < state.token_count; i++) {
-        out->tokens[i] = sluice_request_token(request, i);
-        EXPECT_OK(sluice_request_log_probabilities(request, i, &out->chosen[i], out->top[i]));
-    }
-}
+enum { SEQUENCES = 8 };
 
 static struct sluice_engine *open_engine(int drafts, bool has_cache, int sequences, int step_tokens) {
-    struct sluice_engine_options options = sluice_engine_options_default();
+    struct sluice_engine_options options = request_engine_options();
     struct sluice_engine *engine;
-    options.model_directory = SLUICE_SOURCE_DIR "/models/mini-v4";
-    options.context_tokens = 512;
     options.sequence_limit = sequences;
     options.step_token_limit = step_tokens;
     options.has_prefix_cache = has_cache;
@@ -119,56 +30,14 @@ static struct sluice_engine *open_engine(int drafts, bool has_cache, int sequenc
     return engine;
 }
 
-static int set_up(void **state) {
-    struct fixture *fixture = calloc(1, sizeof *fixture);
-    assert_non_null(fixture);
-    fixture->random = 20261129;
-    plan_requests(fixture);
-    struct sluice_engine *engine = open_engine(0, false, 1, 512);
-    for (int i = 0; i < REQUESTS; i++) {
-        struct sluice_request *request = submit(engine, &fixture->requests[i], 0);
-        collect(request, &fixture->alone[i]);
-        assert_true(fixture->alone[i].count > 0);
-        sluice_request_release(&request);
-    }
-    sluice_engine_close(&engine);
-    *state = fixture;
-    return 0;
-}
-
-static int tear_down(void **state) {
-    struct fixture *fixture = *state;
-    for (int i = 0; i < REQUESTS; i++) {
-        free(fixture->requests[i].prompt);
-    }
-    free(fixture);
-    return 0;
-}
-
-static void expect_same(const struct fixture *fixture, int index, struct sluice_request *request,
-                        const char *what) {
-    static struct answer actual;
-    const struct answer *expected = &fixture->alone[index];
-    collect(request, &actual);
-    for (size_t i = 0; i < expected->count && i < actual.count; i++) {
-        if (actual.tokens[i] != expected->tokens[i]) {
-            fail_msg("%s: request %d (prompt of %zu) differs from token %zu on", what, index,
-                     fixture->requests[index].prompt_count, i);
-        }
-    }
-    if (memcmp(&actual, expected, sizeof actual) != 0) {
-        fail_msg("%s: request %d ends otherwise, or its log-probabilities differ", what, index);
-    }
-}
-
 /* All at once, in an order of their own; every one gets what it gets alone. */
-static void run_together(struct fixture *fixture, struct sluice_engine *engine, const char *what) {
+static void run_together(struct request_fixture *fixture, struct sluice_engine *engine, const char *what) {
     struct sluice_request *requests[REQUESTS];
     for (int i = 0; i < REQUESTS; i++) {
-        requests[i] = submit(engine, &fixture->requests[i], below(fixture, 3));
+        requests[i] = request_submit(engine, &fixture->requests[i], request_fixture_below(fixture, 3));
     }
     for (int i = 0; i < REQUESTS; i++) {
-        expect_same(fixture, i, requests[i], what);
+        request_expect_same(fixture, i, requests[i], what);
         sluice_request_release(&requests[i]);
     }
     struct sluice_engine_stats stats = sluice_engine_stats(engine);
@@ -177,7 +46,7 @@ static void run_together(struct fixture *fixture, struct sluice_engine *engine, 
 }
 
 static void test_in_any_company(void **state) {
-    struct fixture *fixture = *state;
+    struct request_fixture *fixture = *state;
     for (int drafts = 0; drafts <= 3; drafts++) {
         for (int has_cache = 0; has_cache < 2; has_cache++) {
             char what[64];
@@ -199,13 +68,11 @@ static void test_in_any_company(void **state) {
 
 /* Pages for three long answers where eight run: they push each other out and read their tokens again. */
 static void test_under_memory_pressure(void **state) {
-    struct fixture *fixture = *state;
+    struct request_fixture *fixture = *state;
     enum { LONG = 300 };
     static int32_t texts[SEQUENCES][LONG];
     struct sluice_request *requests[SEQUENCES];
-    struct sluice_engine_options options = sluice_engine_options_default();
-    options.model_directory = SLUICE_SOURCE_DIR "/models/mini-v4";
-    options.context_tokens = 512;
+    struct sluice_engine_options options = request_engine_options();
     options.sequence_limit = SEQUENCES;
     options.step_token_limit = 64;
     options.draft.limit = 2;
@@ -244,12 +111,12 @@ static void test_under_memory_pressure(void **state) {
 
 /* A second time the beginning is there: only what follows the last page is run, with the same result. */
 static void test_cached_prompts(void **state) {
-    struct fixture *fixture = *state;
+    struct request_fixture *fixture = *state;
     struct sluice_engine *engine = open_engine(1, true, 1, 512);
     for (int i = 0; i < REQUESTS; i++) {
         for (int round = 0; round < 2; round++) {
-            struct sluice_request *request = submit(engine, &fixture->requests[i], 0);
-            expect_same(fixture, i, request, round == 0 ? "cold" : "warm");
+            struct sluice_request *request = request_submit(engine, &fixture->requests[i], 0);
+            request_expect_same(fixture, i, request, round == 0 ? "cold" : "warm");
             size_t wanted = (fixture->requests[i].prompt_count - 1) / 128 * 128;
             if (round == 1) {
                 assert_int_equal(sluice_request_state(request).cached_prompt_tokens, wanted);
@@ -264,24 +131,24 @@ static void test_cached_prompts(void **state) {
 
 /* Requests that are given up at any moment leave the others alone and give all back. */
 static void test_cancelled_among_others(void **state) {
-    struct fixture *fixture = *state;
+    struct request_fixture *fixture = *state;
     struct sluice_engine *engine = open_engine(2, true, SEQUENCES, 64);
     struct sluice_request *kept[REQUESTS];
     struct sluice_request *dropped[REQUESTS];
     for (int i = 0; i < REQUESTS; i++) {
-        dropped[i] = submit(engine, &fixture->requests[below(fixture, REQUESTS)], 0);
-        kept[i] = submit(engine, &fixture->requests[i], 0);
-        if (below(fixture, 2) == 0) {
+        dropped[i] = request_submit(engine, &fixture->requests[request_fixture_below(fixture, REQUESTS)], 0);
+        kept[i] = request_submit(engine, &fixture->requests[i], 0);
+        if (request_fixture_below(fixture, 2) == 0) {
             sluice_request_wait(dropped[i], 0, SIZE_MAX, 0.01);
         }
-        if (below(fixture, 2) == 0) {
+        if (request_fixture_below(fixture, 2) == 0) {
             sluice_request_cancel(dropped[i]);
             sluice_request_wait(dropped[i], SIZE_MAX, SIZE_MAX, -1.0);
         }
         sluice_request_release(&dropped[i]);
     }
     for (int i = 0; i < REQUESTS; i++) {
-        expect_same(fixture, i, kept[i], "beside cancelled ones");
+        request_expect_same(fixture, i, kept[i], "beside cancelled ones");
         sluice_request_release(&kept[i]);
     }
     struct sluice_engine_stats stats = sluice_engine_stats(engine);
@@ -293,7 +160,7 @@ static void test_cancelled_among_others(void **state) {
 struct rule {
     int32_t forbidden;
     int32_t last;
-    int32_t seen[ANSWER_MAX];
+    int32_t seen[REQUEST_ANSWER_MAX];
     size_t seen_count;
 };
 
@@ -322,8 +189,8 @@ static bool accept(void *context, int32_t token) {
 }
 
 static void test_constraints_hold_with_drafts(void **state) {
-    struct fixture *fixture = *state;
-    int32_t texts[2][ANSWER_MAX];
+    struct request_fixture *fixture = *state;
+    int32_t texts[2][REQUEST_ANSWER_MAX];
     size_t counts[2];
     for (int drafts = 0; drafts < 2; drafts++) {
         struct sluice_engine *engine = open_engine(3 * drafts, false, 1, 512);
@@ -332,7 +199,7 @@ static void test_constraints_hold_with_drafts(void **state) {
         struct sluice_request *request;
         options.prompt = fixture->requests[0].prompt;
         options.prompt_count = fixture->requests[0].prompt_count;
-        options.token_limit = ANSWER_MAX;
+        options.token_limit = REQUEST_ANSWER_MAX;
         options.sampling.temperature = 0.0;
         options.constraint = (struct sluice_constraint){count_allowed, allow, accept, &rule};
         EXPECT_OK(sluice_engine_submit(engine, &options, &request));
@@ -361,7 +228,7 @@ static void test_constraints_hold_with_drafts(void **state) {
 
 /* The earliest boundary wins, inside a run of accepted drafts too (a field report). */
 static void test_ends_inside_accepted_drafts(void **state) {
-    struct fixture *fixture = *state;
+    struct request_fixture *fixture = *state;
     struct sluice_engine *engine = open_engine(5, false, 1, 512);
     const struct answer *answer = &fixture->alone[0];
     for (int i = 0; i < REQUESTS && answer->count < 12; i++) {
@@ -409,7 +276,7 @@ static void expect_refused(struct sluice_engine *engine, const struct sluice_req
 }
 
 static void test_what_is_refused(void **state) {
-    struct fixture *fixture = *state;
+    struct request_fixture *fixture = *state;
     (void)fixture;
     struct sluice_engine *engine = open_engine(0, true, 1, 512);
     int32_t tokens[512] = {5};
@@ -444,7 +311,7 @@ static void test_what_is_refused(void **state) {
 }
 
 static void test_deadline(void **state) {
-    struct fixture *fixture = *state;
+    struct request_fixture *fixture = *state;
     struct sluice_engine *engine = open_engine(0, false, 1, 512);
     struct sluice_request_options options = sluice_request_options_default();
     struct sluice_request *request;
@@ -469,5 +336,5 @@ int main(void) {
         cmocka_unit_test(test_what_is_refused),
         cmocka_unit_test(test_deadline),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, request_fixture_set_up, request_fixture_tear_down);
 }

@@ -1,0 +1,222 @@
+/*
+ * Prefixes on disk under whole engines: they outlive the engine, serve others, and a file that is damaged,
+ * missing or of another model changes nothing but the time.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support/request_fixture.h"
+#include "weights/fixture.h"
+
+enum { TIER_REQUESTS = TESTS_ARE_SHORT ? 8 : 24 };
+
+struct fixture {
+    void *requests; /* struct request_fixture */
+    char directory[FIXTURE_PATH_BYTES];
+};
+
+static int set_up(void **state) {
+    struct fixture *fixture = calloc(1, sizeof *fixture);
+    assert_non_null(fixture);
+    assert_int_equal(request_fixture_set_up(&fixture->requests), 0);
+    *state = fixture;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    struct fixture *fixture = *state;
+    request_fixture_tear_down(&fixture->requests);
+    free(fixture);
+    return 0;
+}
+
+static struct sluice_engine *open_engine(const struct fixture *fixture, int drafts) {
+    struct sluice_engine_options options = request_engine_options();
+    struct sluice_engine *engine;
+    options.draft.limit = drafts;
+    options.draft.is_adaptive = false;
+    options.prefix_cache_directory = fixture->directory;
+    EXPECT_OK(sluice_engine_open(&options, &engine));
+    return engine;
+}
+
+/* Runs the requests one by one; all must end as alone. Returns prompt tokens that came from the cache. */
+static size_t run(struct fixture *fixture, struct sluice_engine *engine, const char *what) {
+    struct request_fixture *requests = fixture->requests;
+    size_t cached = 0;
+    for (int i = 0; i < TIER_REQUESTS; i++) {
+        struct sluice_request *request = request_submit(engine, &requests->requests[i], 0);
+        request_expect_same(requests, i, request, what);
+        cached += sluice_request_state(request).cached_prompt_tokens;
+        sluice_request_release(&request);
+    }
+    return cached;
+}
+
+/* All whole pages before the last token of each prompt. */
+static size_t cacheable(const struct fixture *fixture) {
+    const struct request_fixture *requests = fixture->requests;
+    size_t tokens = 0;
+    for (int i = 0; i < TIER_REQUESTS; i++) {
+        tokens += (requests->requests[i].prompt_count - 1) / 128 * 128;
+    }
+    return tokens;
+}
+
+static void test_prefixes_survive_a_restart(void **state) {
+    struct fixture *fixture = *state;
+    for (int drafts = 0; drafts <= 2; drafts += 2) {
+        fixture_make(fixture->directory);
+        struct sluice_engine *engine = open_engine(fixture, drafts);
+        run(fixture, engine, "first");
+        sluice_engine_close(&engine);
+        engine = open_engine(fixture, drafts);
+        assert_int_equal(run(fixture, engine, "after a restart"), cacheable(fixture));
+        sluice_engine_close(&engine);
+        fixture_remove(fixture->directory);
+    }
+}
+
+/* Drafts from restored rows are those of a cold run: as many are right. */
+static void test_drafts_are_those_of_a_cold_run(void **state) {
+    struct fixture *fixture = *state;
+    struct request_fixture *requests = fixture->requests;
+    size_t accepted[TIER_REQUESTS];
+    fixture_make(fixture->directory);
+    for (int round = 0; round < 2; round++) {
+        struct sluice_engine *engine = open_engine(fixture, 3);
+        for (int i = 0; i < TIER_REQUESTS; i++) {
+            /* Cold each time in the first round: what the disk has is of this very engine's making. */
+            struct sluice_request_options options = sluice_request_options_default();
+            struct sluice_request *request;
+            options.prompt = requests->requests[i].prompt;
+            options.prompt_count = requests->requests[i].prompt_count;
+            options.token_limit = 30;
+            options.sampling.temperature = 0.0;
+            options.skips_prefix_cache = false;
+            if (round == 0) {
+                options.skips_prefix_cache = true;
+                EXPECT_OK(sluice_engine_submit(engine, &options, &request));
+                accepted[i] = sluice_request_wait(request, SIZE_MAX, SIZE_MAX, -1.0).accepted_drafts;
+                sluice_request_release(&request);
+                options.skips_prefix_cache = false;
+            }
+            EXPECT_OK(sluice_engine_submit(engine, &options, &request));
+            struct sluice_request_state end = sluice_request_wait(request, SIZE_MAX, SIZE_MAX, -1.0);
+            assert_int_equal(end.accepted_drafts, accepted[i]);
+            sluice_request_release(&request);
+        }
+        sluice_engine_close(&engine);
+    }
+    fixture_remove(fixture->directory);
+}
+
+/* Changes a byte in the middle of every entry, or cuts it short. */
+static void damage_entries(const char *directory, bool cuts) {
+    DIR *entries = opendir(directory);
+    assert_non_null(entries);
+    struct dirent *entry;
+    while ((entry = readdir(entries)) != NULL) {
+        char path[2 * FIXTURE_PATH_BYTES];
+        snprintf(path, sizeof path, "%s/%s", directory, entry->d_name);
+        FILE *file = entry->d_name[0] == '.' ? NULL : fopen(path, "r+");
+        if (file != NULL) {
+            assert_int_equal(fseek(file, 0, SEEK_END), 0);
+            long bytes = ftell(file);
+            if (cuts) {
+                assert_int_equal(truncate(path, bytes / 2), 0);
+            } else {
+                assert_int_equal(fseek(file, bytes / 2, SEEK_SET), 0);
+                int byte = fgetc(file);
+                assert_int_equal(fseek(file, bytes / 2, SEEK_SET), 0);
+                fputc(byte ^ 0x40, file);
+            }
+            fclose(file);
+        }
+    }
+    closedir(entries);
+}
+
+static void test_damaged_entries_are_none(void **state) {
+    struct fixture *fixture = *state;
+    for (int cuts = 0; cuts < 2; cuts++) {
+        fixture_make(fixture->directory);
+        struct sluice_engine *engine = open_engine(fixture, 0);
+        run(fixture, engine, "first");
+        sluice_engine_close(&engine);
+        damage_entries(fixture->directory, cuts != 0);
+        engine = open_engine(fixture, 0);
+        /* They are gone, and what this run computes takes their place. */
+        assert_true(run(fixture, engine, "damaged") < cacheable(fixture));
+        sluice_engine_close(&engine);
+        engine = open_engine(fixture, 0);
+        assert_int_equal(run(fixture, engine, "mended"), cacheable(fixture));
+        sluice_engine_close(&engine);
+        fixture_remove(fixture->directory);
+    }
+}
+
+/* State of another model or of other numerics is never taken. */
+static void test_other_numerics_share_nothing(void **state) {
+    struct fixture *fixture = *state;
+    fixture_make(fixture->directory);
+    struct sluice_engine *engine = open_engine(fixture, 0);
+    run(fixture, engine, "native");
+    sluice_engine_close(&engine);
+    struct sluice_engine_options options = request_engine_options();
+    options.numerics = SLUICE_NUMERICS_IDEAL;
+    options.prefix_cache_directory = fixture->directory;
+    EXPECT_OK(sluice_engine_open(&options, &engine));
+    struct request_fixture *requests = fixture->requests;
+    int longest = 0;
+    for (int i = 0; i < TIER_REQUESTS; i++) {
+        longest = requests->requests[i].prompt_count > requests->requests[longest].prompt_count ? i : longest;
+    }
+    struct sluice_request *request = request_submit(engine, &requests->requests[longest], 0);
+    assert_int_equal(sluice_request_wait(request, SIZE_MAX, SIZE_MAX, -1.0).cached_prompt_tokens, 0);
+    sluice_request_release(&request);
+    sluice_engine_close(&engine);
+    fixture_remove(fixture->directory);
+}
+
+/* Two processes work on one directory at once, and both give what each request gives alone. */
+static void test_two_processes_share_a_directory(void **state) {
+    struct fixture *fixture = *state;
+    fixture_make(fixture->directory);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    struct sluice_engine *engine = open_engine(fixture, 1);
+    for (int round = 0; round < 3; round++) {
+        run(fixture, engine, child == 0 ? "child" : "parent");
+        EXPECT_OK(sluice_engine_clear_prefix_cache(engine));
+    }
+    sluice_engine_close(&engine);
+    if (child == 0) {
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    fixture_remove(fixture->directory);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_prefixes_survive_a_restart),
+        cmocka_unit_test(test_drafts_are_those_of_a_cold_run),
+        cmocka_unit_test(test_damaged_entries_are_none),
+        cmocka_unit_test(test_other_numerics_share_nothing),
+        cmocka_unit_test(test_two_processes_share_a_directory),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
