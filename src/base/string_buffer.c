@@ -89,6 +89,13 @@ void string_buffer_drop_front(struct string_buffer *buffer, size_t length) {
     }
 }
 
+void string_buffer_drop_back(struct string_buffer *buffer, size_t length) {
+    if (buffer->length > 0) {
+        buffer->length -= length < buffer->length ? length : buffer->length;
+        buffer->data[buffer->length] = '\0';
+    }
+}
+
 const char *string_buffer_text(const struct string_buffer *buffer) {
     return buffer->data == NULL ? "" : buffer->data;
 }

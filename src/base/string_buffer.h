@@ -34,6 +34,9 @@ void string_buffer_append_format(struct string_buffer *buffer, const char *forma
 /* Drops the first `length` bytes (at most all). */
 void string_buffer_drop_front(struct string_buffer *buffer, size_t length);
 
+/* Drops the last `length` bytes (at most all). */
+void string_buffer_drop_back(struct string_buffer *buffer, size_t length);
+
 /* The bytes as a C string: "" if empty. Valid until the next change. */
 const char *string_buffer_text(const struct string_buffer *buffer);
 

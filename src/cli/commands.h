@@ -13,6 +13,9 @@
 /* Prompt in, text out. */
 enum status command_generate(const struct cli_options *options, int word_count, char **words);
 
+/* A conversation in the terminal. */
+enum status command_chat(const struct cli_options *options, int word_count, char **words);
+
 /* Text to token ids and back. */
 enum status command_tokenize(const struct cli_options *options, int word_count, char **words);
 

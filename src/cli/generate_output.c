@@ -4,44 +4,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/generate_json.h"
-
-static const char DIM[] = "\x1b[2m";
-static const char PLAIN[] = "\x1b[0m";
 
 static bool is_streaming(const struct generate_output *output) {
     return !output->request->options->json;
 }
 
-static void show(const struct generate_output *output, const char *text, size_t length) {
+static void show(struct generate_output *output, const char *text, size_t length) {
     if (is_streaming(output)) {
-        fwrite(text, 1, length, stdout);
-        fflush(stdout);
+        answer_view_show_content(&output->view, text, length);
     }
 }
 
-static void show_text(const struct generate_output *output, const char *text) {
+static void show_text(struct generate_output *output, const char *text) {
     show(output, text, strlen(text));
 }
 
-/* Reasoning is dimmed on a terminal and marked by its tags elsewhere. */
-static void show_reasoning_edge(struct generate_output *output, bool is_start) {
-    if (output->is_in_reasoning == is_start) {
-        return;
-    }
-    output->is_in_reasoning = is_start;
-    if (is_start) {
-        show_text(output, output->is_terminal ? DIM : "<think>");
-    } else {
-        show_text(output, output->is_terminal ? PLAIN : "</think>");
-        show_text(output, output->is_terminal ? "\n\n" : "\n");
-    }
-}
-
 static enum status take_content(struct generate_output *output, const char *text, size_t length) {
-    show_reasoning_edge(output, false);
     string_buffer_clear(&output->shown);
     stop_text_push(&output->stop, text, length, &output->shown);
     string_buffer_append(&output->text, string_buffer_text(&output->shown), output->shown.length);
@@ -50,9 +30,10 @@ static enum status take_content(struct generate_output *output, const char *text
 }
 
 static enum status take_reasoning(struct generate_output *output, const char *text, size_t length) {
-    show_reasoning_edge(output, true);
     string_buffer_append(&output->reasoning, text, length);
-    show(output, text, length);
+    if (is_streaming(output)) {
+        answer_view_show_reasoning(&output->view, text, length);
+    }
     return string_buffer_check(&output->reasoning);
 }
 
@@ -68,7 +49,6 @@ static enum status start_tool_call(struct generate_output *output, const struct 
     *call = (struct tool_call_record){0};
     string_buffer_append_text(&call->id, event->call_id);
     string_buffer_append(&call->name, event->text, event->length);
-    show_reasoning_edge(output, false);
     show_text(output, "\n[tool call] ");
     show(output, event->text, event->length);
     show_text(output, " ");
@@ -115,10 +95,11 @@ static struct output_sink sink_of(struct generate_output *output) {
 }
 
 enum status generate_output_init(struct generate_output *output, const struct generate_request *request) {
-    *output = (struct generate_output){.request = request, .is_terminal = isatty(STDOUT_FILENO) == 1};
+    *output = (struct generate_output){.request = request};
+    answer_view_init(&output->view, stdout);
     struct output_parser_options options = output_parser_options_default();
     options.starts_in_reasoning = request->starts_in_reasoning;
-    options.call_id_seed = request->sampling.seed;
+    options.call_id_seed = request->sampling.sampling.seed;
     if (request->tokenizer != NULL) {
         output_parser_options_set_ids(&options, request->tokenizer);
         stream_decoder_init(&output->decoder, request->tokenizer, false);
@@ -134,6 +115,7 @@ enum status generate_output_init(struct generate_output *output, const struct ge
 
 void generate_output_deinit(struct generate_output *output) {
     output_parser_deinit(&output->parser);
+    answer_view_deinit(&output->view);
     stop_text_deinit(&output->stop);
     string_buffer_deinit(&output->shown);
     string_buffer_deinit(&output->text);
@@ -226,9 +208,7 @@ enum status generate_output_finish(struct generate_output *output, enum finish_r
     if (!is_streaming(output)) {
         return generate_json_print(output, reason, timings);
     }
-    if (output->is_in_reasoning) {
-        show_reasoning_edge(output, false);
-    }
+    show_text(output, "");
     if (output->request->tokenizer == NULL) {
         show_ids(output);
     }

@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 
+#include "cli/answer_view.h"
 #include "cli/generate_request.h"
 #include "cli/stop_text.h"
 #include "lib/json.h"
@@ -38,8 +39,7 @@ struct tool_call_record {
 
 struct generate_output {
     const struct generate_request *request; /* borrowed */
-    bool is_terminal;
-    bool is_in_reasoning; /* the terminal shows reasoning right now */
+    struct answer_view view;
     struct stream_decoder decoder;
     struct output_parser parser;
     struct output_result parsed;

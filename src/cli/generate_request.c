@@ -1,14 +1,11 @@
 /* Options to a request. */
 #include "cli/generate_request.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "cli/cli_input.h"
 #include "lib/json.h"
-#include "text/chat_encoder_v4.h"
 
 static enum status check_options(const struct cli_options *options) {
     int sources = (options->prompt != NULL) + (options->prompt_file != NULL) + (options->token_ids != NULL) +
@@ -30,66 +27,11 @@ static enum status check_options(const struct cli_options *options) {
     return STATUS_OK;
 }
 
-static enum status parse_logit_bias(const char *text, struct generate_request *request) {
-    size_t count = 1;
-    for (const char *at = text; *at != '\0'; at++) {
-        count += *at == ',';
-    }
-    request->logit_bias = calloc(count, sizeof *request->logit_bias);
-    CHECK_MEMORY(request->logit_bias);
-    for (size_t i = 0; i < count; i++) {
-        char *end = NULL;
-        errno = 0;
-        long token = strtol(text, &end, 10);
-        bool has_token = end != text && *end == '=' && errno == 0 && token >= 0 && token <= INT32_MAX;
-        const char *value = has_token ? end + 1 : text;
-        float bias = strtof(value, &end);
-        CHECK(has_token && end != value && (*end == ',' || *end == '\0'), STATUS_USAGE,
-              "--logit-bias: \"%s\" does not read ID=BIAS", text);
-        request->logit_bias[i] = (struct sluice_logit_bias){(int32_t)token, bias};
-        text = end + 1;
-    }
-    request->sampling.logit_bias = request->logit_bias;
-    request->sampling.logit_bias_count = count;
-    return STATUS_OK;
-}
-
-/* The command line goes before the model's recommendation, that before the defaults. */
-static enum status read_sampling(struct generate_request *request) {
-    const struct cli_options *options = request->options;
-    struct sluice_sampling *sampling = &request->sampling;
-    *sampling = request->recommended.sampling;
-    sampling->temperature = options->temperature_given ? options->temperature : sampling->temperature;
-    sampling->top_p = options->top_p_given ? options->top_p : sampling->top_p;
-    sampling->top_k = options->top_k_given ? (int32_t)options->top_k : sampling->top_k;
-    sampling->min_p = options->min_p_given ? options->min_p : sampling->min_p;
-    if (options->repetition_penalty_given) {
-        sampling->repetition_penalty = options->repetition_penalty;
-    }
-    sampling->presence_penalty = options->presence_penalty;
-    sampling->frequency_penalty = options->frequency_penalty;
-    sampling->seed = (uint64_t)options->seed;
-    return options->logit_bias == NULL ? STATUS_OK : parse_logit_bias(options->logit_bias, request);
-}
-
-static struct chat_encode_options chat_options(const struct cli_options *options) {
-    static const char *const efforts[] = {"none", "low", "high", "max"};
-    struct chat_encode_options chat = chat_encode_options_default();
-    chat.release = CHAT_RELEASE_PREVIEW;
-    if (options->reasoning_effort_given) {
-        chat_encode_options_set_effort(&chat, efforts[options->reasoning_effort]);
-    }
-    if (options->thinking_given) {
-        chat.is_thinking = options->thinking;
-    }
-    return chat;
-}
-
 static enum status encode_conversation(struct generate_request *request,
                                        const struct chat_conversation *conversation) {
     enum status status = STATUS_OK;
     struct chat_prompt prompt = {0};
-    struct chat_encode_options chat = chat_options(request->options);
+    struct chat_encode_options chat = cli_chat_options(request->options);
     enum chat_matching matching =
         request->options->match_added_tokens ? CHAT_MATCHING_OFFICIAL : CHAT_MATCHING_TEMPLATE_ONLY;
     TRY_GOTO(chat_encode_v4(conversation, &chat, &prompt));
@@ -187,7 +129,7 @@ enum status generate_request_init(struct generate_request *request, const struct
     request->is_chat = options->chat || options->messages != NULL;
     TRY(check_options(options));
     TRY(generation_config_load(options->model, &request->recommended));
-    TRY(read_sampling(request));
+    TRY(cli_sampling_init(&request->sampling, options, &request->recommended));
     TRY(load_tokenizer(request));
     return read_prompt(request);
 }
@@ -195,7 +137,7 @@ enum status generate_request_init(struct generate_request *request, const struct
 void generate_request_deinit(struct generate_request *request) {
     tokenizer_destroy(&request->tokenizer);
     token_list_deinit(&request->prompt);
-    free(request->logit_bias);
+    cli_sampling_deinit(&request->sampling);
     *request = (struct generate_request){0};
 }
 
@@ -212,7 +154,7 @@ struct sluice_request_options generate_request_options(const struct generate_req
     struct sluice_request_options out = sluice_request_options_default();
     out.prompt = request->prompt.ids;
     out.prompt_count = request->prompt.count;
-    out.sampling = request->sampling;
+    out.sampling = request->sampling.sampling;
     out.token_limit = options->max_tokens;
     out.log_probability_count = options->logprobs_given ? (int)options->logprobs : -1;
     if (!options->ignore_eos) {

@@ -8,6 +8,7 @@
 
 #include "cli/generation_config.h"
 #include "cli/option_table.h"
+#include "cli/request_options.h"
 #include "sluice/request.h"
 #include "text/token_list.h"
 #include "text/tokenizer.h"
@@ -16,8 +17,7 @@ struct generate_request {
     const struct cli_options *options; /* borrowed */
     struct tokenizer *tokenizer;       /* NULL: the model has none, the prompt came as ids */
     struct token_list prompt;
-    struct sluice_sampling sampling;
-    struct sluice_logit_bias *logit_bias; /* what sampling points to */
+    struct cli_sampling sampling;
     struct generation_config recommended;
     bool is_chat;
     bool starts_in_reasoning; /* the prompt ends inside the model's thinking */

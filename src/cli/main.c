@@ -27,6 +27,12 @@ static const struct command_row commands[] = {
       "  sluice generate --model models/mini-v4 --chat --prompt \"Tell me a story about a fox.\"\n"
       "  sluice generate --model models/mini-v4 --token-ids 0,5,7 --max-tokens 8 --temperature 0 --json"},
      command_generate},
+    {{CLI_CHAT, "chat", "", "A conversation in the terminal; where no terminal is, one message per line.",
+      "Examples:\n"
+      "  sluice chat --model models/mini-v4 --system \"You are a kind teacher.\"\n"
+      "  printf 'Hello\\nWhat is 37 + 48?\\n' | sluice chat --model models/mini-v4 --no-thinking\n\n"
+      "Type /help for the commands within."},
+     command_chat},
     {{CLI_TOKENIZE, "tokenize", "[TEXT...]",
       "Turns text into token ids, and with --decode ids into text; without words it reads standard input.",
       "Examples:\n"

@@ -20,6 +20,7 @@ enum cli_command {
     CLI_SYNTH = 1 << 3,
     CLI_BENCH = 1 << 4,
     CLI_KERNELCHECK = 1 << 5,
+    CLI_CHAT = 1 << 6,
 };
 
 /* Values of options with choices, in their order. */
@@ -48,9 +49,11 @@ struct cli_options {
     int reasoning_effort;          /* enum cli_reasoning_effort */
     bool reasoning_effort_given;
     bool match_added_tokens;
+    const char *history; /* file of lines typed before; "none" */
 
     /* Length and sampling. The `_given` ones otherwise come from generation_config.json. */
-    int64_t max_tokens;
+    int64_t max_tokens; /* chat looks at max_tokens_given */
+    bool max_tokens_given;
     int64_t max_model_len; /* 0: what the prompt and max_tokens need */
     double temperature, top_p, min_p;
     int64_t top_k; /* 0 or -1: off */
@@ -92,6 +95,7 @@ struct cli_options {
     int64_t threads;          /* 0: the allowed cores */
     int64_t chunk_tokens;
     const char *memory_limit;       /* "6GB"; NULL: none */
+    bool speculative;               /* chat: draft without being asked */
     const char *speculative_config; /* JSON */
     bool mtp_adaptive;
     int mtp_sampling;         /* enum cli_mtp_sampling */

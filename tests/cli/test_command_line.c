@@ -51,8 +51,8 @@ static void test_program_help(void **state) {
     struct outcome *outcome = run("--help");
     assert_int_equal(outcome->exit_code, 0);
     assert_string_equal(outcome->errors, "");
-    static const char *const expected[] = {"generate", "tokenize", "inspect", "synth",
-                                           "Exit codes: 0 success, 1 failure, 2 wrong use"};
+    static const char *const expected[] = {
+        "generate", "chat", "tokenize", "inspect", "synth", "Exit codes: 0 success, 1 failure, 2 wrong use"};
     for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
         assert_non_null(strstr(outcome->output, expected[i]));
     }

@@ -11,8 +11,8 @@
 #include "base/log.h"
 #include "cli/option_table.h"
 
-static const unsigned command_bits[] = {CLI_GENERATE, CLI_TOKENIZE, CLI_INSPECT,
-                                        CLI_SYNTH,    CLI_BENCH,    CLI_KERNELCHECK};
+static const unsigned command_bits[] = {CLI_GENERATE, CLI_TOKENIZE,    CLI_INSPECT, CLI_SYNTH,
+                                        CLI_BENCH,    CLI_KERNELCHECK, CLI_CHAT};
 enum { COMMAND_COUNT = sizeof command_bits / sizeof command_bits[0] };
 
 static enum status parse(unsigned bit, int argc, char **argv, struct cli_options *options) {
@@ -39,6 +39,20 @@ static void test_defaults_of_generate(void **state) {
     assert_false(options.thinking_given || options.reasoning_effort_given || options.logprobs_given);
     assert_null(options.model);
     assert_null(options.speculative_config);
+}
+
+static void test_defaults_of_chat(void **state) {
+    (void)state;
+    struct cli_options options;
+    assert_int_equal(parse(CLI_CHAT, 0, NULL, &options), STATUS_OK);
+    assert_false(options.max_tokens_given || options.seed_given || options.thinking_given);
+    assert_true(options.speculative && options.mtp_adaptive);
+    assert_int_equal(options.max_model_len, 0);
+    assert_null(options.history);
+    char *argv[] = {"--no-speculative", "--history", "none", "-n", "5"};
+    assert_int_equal(parse(CLI_CHAT, 5, argv, &options), STATUS_OK);
+    assert_true(!options.speculative && options.max_tokens_given && options.max_tokens == 5);
+    assert_string_equal(options.history, "none");
 }
 
 static void test_choices_match_their_enums(void **state) {
@@ -95,6 +109,7 @@ static void test_rows_are_sound(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults_of_generate),
+        cmocka_unit_test(test_defaults_of_chat),
         cmocka_unit_test(test_choices_match_their_enums),
         cmocka_unit_test(test_spellings_of_vllm),
         cmocka_unit_test(test_rows_are_sound),

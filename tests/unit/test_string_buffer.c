@@ -60,6 +60,22 @@ static void test_drop_front(void **state) {
     string_buffer_deinit(&buffer);
 }
 
+static void test_drop_back(void **state) {
+    (void)state;
+    struct string_buffer buffer = {0};
+    string_buffer_drop_back(&buffer, 1);
+    assert_string_equal(string_buffer_text(&buffer), "");
+    string_buffer_append_text(&buffer, "abcdef");
+    string_buffer_drop_back(&buffer, 2);
+    assert_string_equal(string_buffer_text(&buffer), "abcd");
+    string_buffer_append_text(&buffer, "g");
+    assert_string_equal(string_buffer_text(&buffer), "abcdg");
+    string_buffer_drop_back(&buffer, 100);
+    assert_string_equal(string_buffer_text(&buffer), "");
+    assert_int_equal(buffer.length, 0);
+    string_buffer_deinit(&buffer);
+}
+
 static void test_failure_is_remembered(void **state) {
     (void)state;
     struct string_buffer buffer = {0};
@@ -78,8 +94,11 @@ static void test_failure_is_remembered(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_empty_buffer_is_text),    cmocka_unit_test(test_appends_join),
-        cmocka_unit_test(test_grows_over_many_appends), cmocka_unit_test(test_drop_front),
+        cmocka_unit_test(test_empty_buffer_is_text),
+        cmocka_unit_test(test_appends_join),
+        cmocka_unit_test(test_grows_over_many_appends),
+        cmocka_unit_test(test_drop_front),
+        cmocka_unit_test(test_drop_back),
         cmocka_unit_test(test_failure_is_remembered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
