@@ -168,6 +168,43 @@ struct round_runner_options engine_core_runner_options(const struct engine_core 
     };
 }
 
+static size_t draft_weight_bytes(const struct engine_core *core) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < core->tensors.count; i++) {
+        const struct tensor_spec *spec = &core->tensors.specs[i];
+        size_t elements = 1;
+        for (int axis = 0; axis < spec->rank; axis++) {
+            elements *= (size_t)spec->shape[axis];
+        }
+        bytes += spec->is_used && spec->stage == STAGE_DRAFT ? elements * dtype_bytes(spec->dtype) : 0;
+    }
+    return bytes;
+}
+
+/* The draft layer's rings, and in all other rings the rows that verified drafts need (M-22, M-23). */
+static size_t draft_state_bytes(const struct engine_core *core) {
+    size_t sequences = (size_t)core->options.sequence_limit;
+    size_t slots = sequences + (size_t)engine_core_snapshot_count(core);
+    size_t bytes = 0;
+    for (int i = 0; i < core->states.count; i++) {
+        const struct state_kind *kind = &core->state_table.kinds[i];
+        int64_t rows = kind->is_draft ? kind->rows : core->options.draft.limit;
+        if (kind->shape == STATE_RING) {
+            bytes += (kind->snapshot_period == 0 ? slots : sequences) * (size_t)rows *
+                     core->states.rows[i].row_bytes;
+        }
+    }
+    return bytes;
+}
+
+static size_t draft_bytes(const struct engine_core *core, const struct round_runner_options *runner) {
+    struct round_runner_options without = *runner;
+    unsigned threads = worker_pool_thread_count(core->pool);
+    without.draft_limit = 0;
+    return draft_weight_bytes(core) + draft_state_bytes(core) + executor_draft_bytes(core->executor) +
+           round_runner_bytes(runner, threads) - round_runner_bytes(&without, threads);
+}
+
 /* Everything but pages, in the ledger's words. */
 static void fill_ledger(struct engine_core *core) {
     struct sluice_memory_ledger *ledger = &core->facts.memory;
@@ -178,6 +215,7 @@ static void fill_ledger(struct engine_core *core) {
     ledger->snapshot_bytes = (size_t)engine_core_snapshot_count(core) * core->states.snapshot_bytes;
     ledger->step_bytes = executor_step_bytes(core->executor);
     ledger->host_bytes = round_runner_bytes(&runner, worker_pool_thread_count(core->pool));
+    ledger->draft_bytes = core->options.draft.limit == 0 ? 0 : draft_bytes(core, &runner);
     ledger->page_tokens = core->options.page_tokens;
 }
 

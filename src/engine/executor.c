@@ -287,6 +287,19 @@ size_t executor_step_bytes(const struct executor *executor) {
     return executor->arena.capacity;
 }
 
+static size_t boundary_bytes(const struct boundary *boundary) {
+    size_t bytes = 0;
+    for (int i = 0; i < boundary->count; i++) {
+        bytes += tensor_bytes(&boundary->tensors[i]);
+    }
+    return bytes;
+}
+
+size_t executor_draft_bytes(const struct executor *executor) {
+    return boundary_bytes(&executor->drafted[0]) + boundary_bytes(&executor->drafted[1]) +
+           boundary_bytes(&executor->saved);
+}
+
 static int64_t first_not_finite(const float *values, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         if (!isfinite(values[i])) {

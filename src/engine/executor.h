@@ -45,6 +45,9 @@ void executor_describe_arithmetic(const struct executor *executor, struct string
 /* Device memory of a step, boundary buffers included. */
 size_t executor_step_bytes(const struct executor *executor);
 
+/* Of them, those that exist because drafting is on. */
+size_t executor_draft_bytes(const struct executor *executor);
+
 /*
  * Carries out what the plan asks of the state, then runs it through all layers. logits: host
  * (logit_row_count, vocabulary), whatever their values.

@@ -184,6 +184,11 @@ static void test_drafting_off_costs_nothing(void **state) {
         assert_int_equal(off->facts.memory.copied_weight_bytes, draftless->facts.memory.copied_weight_bytes);
         assert_int_equal(off->facts.memory.mapped_weight_bytes, draftless->facts.memory.mapped_weight_bytes);
         assert_int_equal(device_memory_bytes(off->device), device_memory_bytes(draftless->device));
+        assert_int_equal(off->facts.memory.draft_bytes, 0);
+        assert_int_equal(draftless->facts.memory.draft_bytes, 0);
+        /* Weights are mapped, host buffers are the runner's: the rest is what the device holds more. */
+        assert_true(on->facts.memory.draft_bytes >
+                    device_memory_bytes(on->device) - device_memory_bytes(off->device));
         assert_true(on->states.bytes > off->states.bytes);
         assert_true(on->facts.memory.mapped_weight_bytes > off->facts.memory.mapped_weight_bytes);
         engine_core_close(&off);
