@@ -26,7 +26,8 @@ extern "C" {
     X(OUT_OF_RANGE, 11, "a value is outside its range")                \
     X(CONTEXT_FULL, 12, "the context length is used up")               \
     X(NOT_FINITE, 13, "the model produced a value that is not finite") \
-    X(INTERNAL, 14, "an internal promise was broken")
+    X(INTERNAL, 14, "an internal promise was broken")                  \
+    X(PEER_LOST, 15, "another rank failed or did not answer in time")
 
 enum sluice_status {
 #define X(name, value, text) SLUICE_##name = (value),

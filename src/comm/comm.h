@@ -1,0 +1,99 @@
+/*
+ * A group of ranks that exchange memory.
+ *
+ * A communicator is one rank's end of a group. All ranks of a group call the same collectives in the same
+ * order with sizes that fit; there is no other way to find out sizes. Data is device memory and ordered with
+ * `stream`: an operation starts after the work before it on the stream, and work after it sees what came in.
+ * Implementations that move host memory wait for the stream themselves.
+ *
+ * Sums are fp32 and go in the adjacent binary tree over ranks, ((0+1)+(2+3))+..., the odd last one going up
+ * as it is (tensor/leaves.h, spec parallelism S-3): so the bits do not depend on how many ranks there are, if
+ * each contributes a node of the same tree.
+ *
+ * Every wait has a deadline. PEER_LOST names the rank that waits, the operation, the peer and the bytes that
+ * were expected; after it a group can only be aborted and destroyed. One thread at a time per communicator;
+ * the ends of one group belong to different threads or processes.
+ */
+#ifndef SLUICE_COMM_COMM_H
+#define SLUICE_COMM_COMM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "device/device.h"
+
+struct comm;
+
+int comm_rank(const struct comm *comm);
+int comm_size(const struct comm *comm);
+
+/* Seconds that a wait may take from now on. */
+void comm_set_deadline(struct comm *comm, double seconds);
+
+/* Frees this rank's end and nulls; NULL inside is allowed. Does not wait for the others. */
+void comm_destroy(struct comm **comm);
+
+/* Ends all waits of the group, here and elsewhere, with PEER_LOST. Any thread. `reason` is in the sentences.
+ */
+void comm_abort(struct comm *comm, const char *reason);
+
+/* Collective. Returns when all ranks have called it. */
+enum status comm_barrier(struct comm *comm);
+
+/* Collective. The worst status of all ranks: they agree once per step, so that no one waits for who failed.
+ */
+enum status comm_agree(struct comm *comm, enum status status);
+
+/* Collective. `bytes` of rank `root`'s memory to all; host memory. */
+enum status comm_broadcast_host(struct comm *comm, int root, void *memory, size_t bytes);
+
+/* Collective. values[count] becomes the tree's sum over all ranks, on each of them. */
+enum status comm_sum(struct comm *comm, struct stream *stream, float *values, int64_t count);
+
+/*
+ * Collective. Rows of `width` floats: the tree's sum of rows first[r] to first[r + 1] - 1 goes to rank r, at
+ * the beginning of its `out`, which may be values + first[own] * width. first: [size + 1], ascending, equal
+ * everywhere.
+ */
+enum status comm_sum_scatter(struct comm *comm, struct stream *stream, const float *values,
+                             const int64_t *first, int64_t width, float *out);
+
+/*
+ * Collective. Rank r's bytes go to out + offsets[r], of offsets[r + 1] - offsets[r] bytes, on every rank.
+ * offsets: [size + 1], ascending, equal everywhere. `in` may be out + offsets[own].
+ */
+enum status comm_gather(struct comm *comm, struct stream *stream, const void *in, const size_t *offsets,
+                        void *out);
+
+/*
+ * Collective. Bytes send_offsets[r] to send_offsets[r + 1] of `in` go to rank r, which puts them where its
+ * own receive_offsets say; the sizes of a pair are equal. `in` and `out` do not overlap.
+ */
+enum status comm_exchange(struct comm *comm, struct stream *stream, const void *in,
+                          const size_t *send_offsets, void *out, const size_t *receive_offsets);
+
+/* A message that is on its way. Zeroed: none. */
+struct comm_request {
+    void *state;
+};
+
+/*
+ * Starts to send or receive one message and returns; the memory is the request's until comm_wait. Messages
+ * between two ranks arrive in the order they were sent. A received size that differs is INTERNAL.
+ */
+enum status comm_start_send(struct comm *comm, struct stream *stream, int to, const void *memory,
+                            size_t bytes, struct comm_request *out);
+enum status comm_start_receive(struct comm *comm, struct stream *stream, int from, void *memory, size_t bytes,
+                               struct comm_request *out);
+
+/* Returns when the message has left or come in; nothing to do for a zeroed request. Zeroes it. */
+enum status comm_wait(struct comm *comm, struct comm_request *request);
+
+/* Bytes that this rank has sent in collectives and messages so far, to others only: for tests and reports. */
+uint64_t comm_sent_bytes(const struct comm *comm);
+
+/* A group of one: nothing is moved. */
+enum status comm_self_create(struct comm **out);
+
+#endif
