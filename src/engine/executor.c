@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "engine/batch_upload.h"
+#include "parallel/shard.h"
 #include "tensor/elements.h"
 
 struct executor {
@@ -15,12 +16,17 @@ struct executor {
     struct boundary boundary;  /* row_limit rows */
     int64_t step_rows;         /* of them, those of the last step; 0 if it failed */
     /* Without rows when drafting is off: */
-    struct boundary drafted[2]; /* draft_row_limit rows: a draft pass reads one and writes the other */
-    int last_drafted;           /* what the last pass with logits wrote, */
-    int64_t drafted_rows;       /* and its rows */
-    struct boundary saved;      /* saved_row_limit rows */
-    int32_t *staging;           /* batch arrays */
-    float *scan;                /* one row of a boundary, to look for values that are not finite */
+    struct boundary drafted[2];    /* draft_row_limit rows: a draft pass reads one and writes the other */
+    int last_drafted;              /* what the last pass with logits wrote, */
+    int64_t drafted_rows;          /* and its rows */
+    struct boundary saved;         /* saved_row_limit rows */
+    void *record;                  /* a plan record, with ranks */
+    size_t record_bytes;           /* its most */
+    uint64_t record_number;        /* of the next record */
+    struct step_segment *segments; /* of a record that came in */
+    float *logits;                 /* of a rank of the last stage that is not the leader */
+    int32_t *staging;              /* batch arrays */
+    float *scan;                   /* one row of a boundary, to look for values that are not finite */
 };
 
 /* A pass over the model: main layers, or the draft layer over the boundary that a pass before left. */
@@ -41,10 +47,30 @@ struct head_pass {
 };
 
 static struct step make_step(struct executor *executor, const struct batch_view *batch) {
+    const struct executor_ranks *ranks = executor->options.ranks;
     return (struct step){.queue = &executor->queue,
                          .batch = batch,
                          .states = executor->options.states->rows,
-                         .activation = numerics_activation_dtype(executor->options.numerics)};
+                         .activation = numerics_activation_dtype(executor->options.numerics),
+                         .ranks = ranks == NULL ? NULL : &ranks->step};
+}
+
+static bool is_leader(const struct executor *executor) {
+    return executor->options.ranks == NULL || comm_rank(executor->options.ranks->control) == 0;
+}
+
+static bool is_on_first_stage(const struct executor *executor) {
+    return executor->options.ranks == NULL || executor->options.ranks->stage == 0;
+}
+
+static bool is_on_last_stage(const struct executor *executor) {
+    return executor->options.ranks == NULL ||
+           executor->options.ranks->stage == executor->options.ranks->stage_count - 1;
+}
+
+/* Draft passes run on the last stage, where the draft layer is. */
+static bool drafts(const struct executor *executor) {
+    return executor->options.model->draft_limit > 0 && is_on_last_stage(executor);
 }
 
 static struct boundary slice_boundary(const struct boundary *boundary, int64_t first, int64_t count) {
@@ -72,7 +98,7 @@ static int32_t draft_row_limit(const struct executor *executor) {
 
 static enum status alloc_boundaries(struct executor *executor) {
     TRY(alloc_boundary(executor, executor->options.row_limit, &executor->boundary));
-    if (executor->options.model->draft_limit > 0) {
+    if (drafts(executor)) {
         for (int i = 0; i < 2; i++) {
             TRY(alloc_boundary(executor, draft_row_limit(executor), &executor->drafted[i]));
         }
@@ -95,10 +121,52 @@ static enum status upload_rows(struct executor *executor, const int32_t *rows, i
     return STATUS_OK;
 }
 
+/* Logits of a block of rows that are complete on this rank, to the caller's memory. */
+static enum status take_logits(struct executor *executor, const struct head_pass *head, int32_t first,
+                               const struct tensor *block) {
+    if (executor->queue.is_dry || head->logits == NULL) {
+        return STATUS_OK;
+    }
+    return stream_copy_to_host(executor->queue.stream,
+                               head->logits + (int64_t)first * executor->options.model->vocabulary_size,
+                               block->data, tensor_bytes(block));
+}
+
+/* The same where ranks have computed parts of the vocabulary: all parts come together on each of them. */
+static enum status take_parts(struct executor *executor, const struct head_pass *head, int32_t first,
+                              const struct tensor *part) {
+    const struct executor_ranks *ranks = executor->options.ranks;
+    int64_t vocabulary = executor->options.model->vocabulary_size;
+    int64_t rows = part->shape[0];
+    int parts = comm_size(ranks->step.tensor);
+    struct tensor packed; /* rank after rank (rows, part) */
+    TRY(DEVICE_ARENA_TENSOR(&executor->arena, DTYPE_F32, &packed, rows, vocabulary));
+    if (executor->queue.is_dry) {
+        return STATUS_OK;
+    }
+    size_t *offsets = ranks->step.offsets;
+    for (int r = 0; r <= parts; r++) {
+        int64_t before = r == parts ? vocabulary : shard_cut_vocabulary(vocabulary, r, parts).first;
+        offsets[r] = (size_t)(rows * before) * sizeof(float);
+    }
+    TRY(comm_gather(ranks->step.tensor, executor->queue.stream, part->data, offsets, packed.data));
+    for (int r = 0; r < parts && head->logits != NULL; r++) {
+        struct shard_range range = shard_cut_vocabulary(vocabulary, r, parts);
+        for (int64_t row = 0; row < rows; row++) {
+            const float *from = (const float *)packed.data + rows * range.first + row * range.count;
+            TRY(stream_copy_to_host(executor->queue.stream,
+                                    head->logits + (first + row) * vocabulary + range.first, from,
+                                    (size_t)range.count * sizeof(float)));
+        }
+    }
+    return STATUS_OK;
+}
+
 /* `count` of the wanted rows from `first`. */
 static enum status run_head_block(struct executor *executor, const struct step *step,
                                   const struct head_pass *head, int32_t first, int32_t count) {
     const struct model *model = executor->options.model;
+    const struct executor_ranks *ranks = executor->options.ranks;
     size_t mark = device_arena_mark(&executor->arena);
     struct boundary boundary = *head->boundary;
     const int32_t *rows = NULL;
@@ -108,13 +176,11 @@ static enum status run_head_block(struct executor *executor, const struct step *
     } else {
         TRY(upload_rows(executor, head->rows + first, count, &rows));
     }
-    TRY(DEVICE_ARENA_TENSOR(&executor->arena, DTYPE_F32, &out, count, model->vocabulary_size));
+    bool is_whole = ranks == NULL || comm_size(ranks->step.tensor) == 1;
+    TRY(DEVICE_ARENA_TENSOR(&executor->arena, DTYPE_F32, &out, count,
+                            is_whole ? model->vocabulary_size : ranks->vocabulary_part));
     TRY(head->forward(model, step, &boundary, rows, &out));
-    if (!executor->queue.is_dry) {
-        TRY(stream_copy_to_host(executor->queue.stream,
-                                head->logits + (int64_t)first * model->vocabulary_size, out.data,
-                                tensor_bytes(&out)));
-    }
+    TRY(is_whole ? take_logits(executor, head, first, &out) : take_parts(executor, head, first, &out));
     device_arena_release(&executor->arena, mark);
     return STATUS_OK;
 }
@@ -129,12 +195,51 @@ static enum status run_head(struct executor *executor, const struct step *step,
     return STATUS_OK;
 }
 
+/* Receives the boundary from the stage before, or sends it to the one behind; nothing moves in a dry run. */
+static enum status pass_boundary(struct executor *executor, const struct boundary *boundary, bool sends) {
+    struct executor_ranks *ranks = executor->options.ranks;
+    struct stream *stream = executor->queue.stream;
+    for (int i = 0; i < boundary->count && !executor->queue.is_dry; i++) {
+        struct comm_request request;
+        void *data = boundary->tensors[i].data;
+        size_t bytes = tensor_bytes(&boundary->tensors[i]);
+        TRY(sends ? comm_start_send(ranks->pipeline, stream, ranks->stage + 1, data, bytes, &request)
+                  : comm_start_receive(ranks->pipeline, stream, ranks->stage - 1, data, bytes, &request));
+        TRY(comm_wait(ranks->pipeline, &request));
+    }
+    return STATUS_OK;
+}
+
+/* Logits go from the last stage's first rank to the leader, if these are two. */
+static enum status pass_logits(struct executor *executor, int64_t rows, float *logits) {
+    struct executor_ranks *ranks = executor->options.ranks;
+    struct comm_request request = {NULL};
+    if (ranks == NULL || ranks->stage_count == 1 || executor->queue.is_dry || rows == 0) {
+        return STATUS_OK;
+    }
+    size_t bytes = (size_t)(rows * executor->options.model->vocabulary_size) * sizeof *logits;
+    int source = (ranks->stage_count - 1) * comm_size(ranks->step.tensor);
+    if (is_leader(executor)) {
+        TRY(comm_start_receive(ranks->control, executor->queue.stream, source, logits, bytes, &request));
+    } else if (comm_rank(ranks->control) == source) {
+        TRY(stream_synchronize(executor->queue.stream));
+        TRY(comm_start_send(ranks->control, executor->queue.stream, 0, logits, bytes, &request));
+    }
+    return comm_wait(ranks->control, &request);
+}
+
 static enum status run_main_layers(struct executor *executor, const struct step *step,
                                    const struct pass *pass) {
     const struct model *model = executor->options.model;
+    const struct executor_ranks *ranks = executor->options.ranks;
     struct boundary boundary = slice_boundary(&executor->boundary, 0, step->batch->row_count);
-    TRY(model->family->forward_embed(model, step, &boundary));
-    TRY(model->family->forward_layers(model, step, &boundary, 0, model->layer_count));
+    TRY(is_on_first_stage(executor) ? model->family->forward_embed(model, step, &boundary)
+                                    : pass_boundary(executor, &boundary, false));
+    TRY(model->family->forward_layers(model, step, &boundary, ranks == NULL ? 0 : ranks->first_layer,
+                                      ranks == NULL ? model->layer_count : ranks->end_layer));
+    if (!is_on_last_stage(executor)) {
+        return pass_boundary(executor, &boundary, true);
+    }
     return run_head(executor, step,
                     &(struct head_pass){.forward = model->family->forward_head,
                                         .boundary = &boundary,
@@ -179,11 +284,8 @@ static enum status run_model(struct executor *executor, const struct pass *pass)
     struct batch_view batch;
     TRY(batch_upload(pass->plan, executor->staging, executor->queue.stream, &executor->arena, &batch));
     struct step step = make_step(executor, &batch);
-    if (pass->draft != NULL) {
-        TRY(run_draft_layer(executor, &step, pass));
-    } else {
-        TRY(run_main_layers(executor, &step, pass));
-    }
+    TRY(pass->draft != NULL ? run_draft_layer(executor, &step, pass)
+                            : run_main_layers(executor, &step, pass));
     if (!executor->queue.is_dry) {
         TRY(stream_synchronize(executor->queue.stream));
     }
@@ -226,10 +328,33 @@ static enum status plan_memory(struct executor *executor) {
     TRY(device_arena_alloc(
         &executor->arena, batch_upload_count(0, executor->options.segment_limit) * sizeof(int32_t), &unused));
     TRY(run_pass(executor, &(struct pass){.plan = &plan}));
-    if (executor->options.model->draft_limit > 0) {
+    if (drafts(executor)) {
         TRY(plan_draft_memory(executor));
     }
     executor->queue.is_dry = false;
+    return STATUS_OK;
+}
+
+/* What a rank needs among others: a record, and where the logits that it sends to the leader lie. */
+static enum status alloc_rank_memory(struct executor *executor) {
+    struct executor_ranks *ranks = executor->options.ranks;
+    size_t rows = (size_t)executor->options.row_limit;
+    executor->record_bytes = plan_record_bytes_max(&ranks->bounds);
+    executor->record = calloc(1, executor->record_bytes);
+    executor->segments = calloc((size_t)ranks->bounds.segment_limit, sizeof *executor->segments);
+    ranks->step.offsets = calloc((size_t)comm_size(ranks->step.tensor) + 1, sizeof *ranks->step.offsets);
+    ranks->step.pair_experts =
+        calloc(rows * (size_t)executor->options.model->expert_picks, sizeof *ranks->step.pair_experts);
+    CHECK_MEMORY(executor->record);
+    CHECK_MEMORY(executor->segments);
+    CHECK_MEMORY(ranks->step.offsets);
+    CHECK_MEMORY(ranks->step.pair_experts);
+    if (!is_leader(executor) && is_on_last_stage(executor)) {
+        size_t logits =
+            (size_t)ranks->bounds.logit_row_limit * (size_t)executor->options.model->vocabulary_size;
+        executor->logits = calloc(logits, sizeof *executor->logits);
+        CHECK_MEMORY(executor->logits);
+    }
     return STATUS_OK;
 }
 
@@ -244,7 +369,7 @@ static enum status alloc_memory(struct executor *executor) {
     executor->scan =
         calloc((size_t)tensor_row_elements(&executor->boundary.tensors[0]), sizeof *executor->scan);
     CHECK_MEMORY(executor->scan);
-    return STATUS_OK;
+    return executor->options.ranks == NULL ? STATUS_OK : alloc_rank_memory(executor);
 }
 
 enum status executor_create(const struct executor_options *options, struct executor **out) {
@@ -267,7 +392,17 @@ fail:
 
 void executor_destroy(struct executor **executor) {
     if (*executor != NULL) {
+        struct executor_ranks *ranks = (*executor)->options.ranks;
+        if (ranks != NULL) {
+            free(ranks->step.offsets);
+            free(ranks->step.pair_experts);
+            ranks->step.offsets = NULL;
+            ranks->step.pair_experts = NULL;
+        }
         device_arena_deinit(&(*executor)->arena);
+        free((*executor)->record);
+        free((*executor)->segments);
+        free((*executor)->logits);
         free((*executor)->staging);
         free((*executor)->scan);
         free(*executor);
@@ -381,15 +516,16 @@ static enum status run_slot_operation(struct executor *executor,
     case STEP_SLOT_COPY:
         return state_pool_copy_slot(states, executor->queue.stream, operation->from, operation->to);
     case STEP_SLOT_SAVE_ROW:
-        return executor_save_row(executor, operation->from,
-                                 operation->to - states->options.sequence_slot_count);
+        return drafts(executor) ? executor_save_row(executor, operation->from,
+                                                    operation->to - states->options.sequence_slot_count)
+                                : STATUS_OK;
     case STEP_SLOT_CLEAR_DRAFT:
         return state_pool_clear_draft_rings(states, executor->queue.stream, operation->to);
     }
     FAIL(STATUS_INTERNAL, "slot operation %d is unknown", (int)operation->action);
 }
 
-enum status executor_change_state(struct executor *executor, const struct step_plan *plan) {
+static enum status change_state(struct executor *executor, const struct step_plan *plan) {
     TRY(state_pool_update_pages(executor->options.states, executor->queue.stream, plan->page_updates,
                                 plan->page_update_count));
     for (int32_t i = 0; i < plan->slot_operation_count; i++) {
@@ -398,16 +534,110 @@ enum status executor_change_state(struct executor *executor, const struct step_p
     return STATUS_OK;
 }
 
-enum status executor_run(struct executor *executor, const struct step_plan *plan, float *logits) {
-    TRY(check_plan(executor, plan));
-    TRY(executor_change_state(executor, plan));
+static enum status run_step(struct executor *executor, const struct step_plan *plan, float *logits) {
+    TRY(change_state(executor, plan));
     executor->step_rows = 0;
     TRY(run_pass(executor, &(struct pass){.plan = plan, .logits = logits}));
+    TRY(pass_logits(executor, plan->logit_row_count, logits));
     executor->step_rows = step_plan_row_count(plan);
     return STATUS_OK;
 }
 
+static enum status run_draft(struct executor *executor, const struct draft_plan *plan, float *logits) {
+    struct step_plan batch = {.segments = plan->segments, .segment_count = plan->segment_count};
+    int64_t rows = step_plan_row_count(&batch);
+    if (drafts(executor)) {
+        TRY(run_pass(executor, &(struct pass){.plan = &batch, .draft = plan, .logits = logits}));
+        if (!plan->writes_state_only) {
+            executor->last_drafted = 1 - executor->last_drafted;
+            executor->drafted_rows = rows;
+        }
+    }
+    return pass_logits(executor, plan->writes_state_only ? 0 : rows, logits);
+}
+
+/* Makes the other ranks do the same. */
+static enum status lead(struct executor *executor, enum plan_kind kind, const struct step_plan *step,
+                        const struct draft_plan *draft) {
+    struct executor_ranks *ranks = executor->options.ranks;
+    if (ranks == NULL) {
+        return STATUS_OK;
+    }
+    uint64_t bytes = plan_record_write(kind, executor->record_number, step, draft, executor->record);
+    TRY(comm_broadcast_host(ranks->control, 0, &bytes, sizeof bytes));
+    TRY(comm_broadcast_host(ranks->control, 0, executor->record, bytes));
+    executor->record_number++;
+    return STATUS_OK;
+}
+
+/* All ranks learn whether one has failed. */
+static enum status settle(struct executor *executor, enum status status) {
+    if (executor->options.ranks == NULL) {
+        return status;
+    }
+    enum status worst = comm_agree(executor->options.ranks->control, status);
+    CHECK(status != STATUS_OK || worst == STATUS_OK, worst, "another rank failed in this step: %s",
+          status_text(worst));
+    return worst;
+}
+
+enum status executor_change_state(struct executor *executor, const struct step_plan *plan) {
+    TRY(lead(executor, PLAN_KIND_CHANGE_STATE, plan, NULL));
+    return settle(executor, change_state(executor, plan));
+}
+
+enum status executor_run(struct executor *executor, const struct step_plan *plan, float *logits) {
+    TRY(check_plan(executor, plan));
+    TRY(lead(executor, PLAN_KIND_STEP, plan, NULL));
+    return settle(executor, run_step(executor, plan, logits));
+}
+
+enum status executor_end_followers(struct executor *executor) {
+    return lead(executor, PLAN_KIND_END, NULL, NULL);
+}
+
+/* Receives the next record. */
+static enum status receive(struct executor *executor, struct plan_record *record) {
+    struct executor_ranks *ranks = executor->options.ranks;
+    uint64_t bytes = 0;
+    TRY(comm_broadcast_host(ranks->control, 0, &bytes, sizeof bytes));
+    CHECK(bytes <= executor->record_bytes, STATUS_INTERNAL, "a plan of %llu bytes came in, at most %zu fit",
+          (unsigned long long)bytes, executor->record_bytes);
+    TRY(comm_broadcast_host(ranks->control, 0, executor->record, bytes));
+    return plan_record_read(executor->record, bytes, executor->record_number++, &ranks->bounds,
+                            executor->segments, record);
+}
+
+static enum status obey(struct executor *executor, const struct plan_record *record) {
+    switch (record->kind) {
+    case PLAN_KIND_STEP:
+        return run_step(executor, &record->step, executor->logits);
+    case PLAN_KIND_DRAFT:
+        return run_draft(executor, &record->draft, executor->logits);
+    case PLAN_KIND_CHANGE_STATE:
+        return change_state(executor, &record->step);
+    case PLAN_KIND_END:
+        break;
+    }
+    return STATUS_OK;
+}
+
+enum status executor_follow(struct executor *executor) {
+    struct plan_record record = {.kind = PLAN_KIND_STEP};
+    while (record.kind != PLAN_KIND_END) {
+        TRY(receive(executor, &record));
+        if (record.kind != PLAN_KIND_END) {
+            TRY(settle(executor, obey(executor, &record)));
+        }
+    }
+    return STATUS_OK;
+}
+
 enum status executor_explain_not_finite(struct executor *executor, const struct step_plan *plan) {
+    CHECK(
+        executor->options.ranks == NULL, STATUS_NOT_FINITE,
+        "a logit is not finite: run the same on one rank to learn the layer, or check the files with `sluice "
+        "inspect --verify`");
     size_t mark = device_arena_mark(&executor->arena);
     executor->step_rows = 0;
     enum status status = explain_not_finite(executor, plan);
@@ -429,6 +659,9 @@ static enum status check_draft_plan(const struct executor *executor, const struc
     CHECK(executor->options.model->draft_limit > 0, STATUS_INTERNAL, "drafting is off");
     CHECK(plan->writes_state_only || rows <= draft_row_limit(executor), STATUS_INTERNAL,
           "a draft pass of %lld rows exceeds the planned %d", (long long)rows, draft_row_limit(executor));
+    if (!drafts(executor)) {
+        return STATUS_OK; /* the last stage's rows are not known here */
+    }
     struct boundary source = draft_source(executor, plan->source);
     for (int64_t i = 0; i < rows; i++) {
         CHECK(plan->source_rows[i] >= 0 && plan->source_rows[i] < source.tensors[0].shape[0], STATUS_INTERNAL,
@@ -443,13 +676,10 @@ enum status executor_run_draft(struct executor *executor, const struct draft_pla
     int64_t rows = step_plan_row_count(&batch);
     TRY(check_plan(executor, &batch));
     TRY(check_draft_plan(executor, plan, rows));
-    TRY(run_pass(executor, &(struct pass){.plan = &batch, .draft = plan, .logits = logits}));
-    if (plan->writes_state_only) {
-        return STATUS_OK;
-    }
-    executor->last_drafted = 1 - executor->last_drafted;
-    executor->drafted_rows = rows;
-    CHECK(first_not_finite(logits, rows * executor->options.model->vocabulary_size) < 0, STATUS_NOT_FINITE,
+    TRY(lead(executor, PLAN_KIND_DRAFT, NULL, plan));
+    TRY(settle(executor, run_draft(executor, plan, logits)));
+    int64_t count = plan->writes_state_only ? 0 : rows * executor->options.model->vocabulary_size;
+    CHECK(first_not_finite(logits, count) < 0, STATUS_NOT_FINITE,
           "the MTP layer gave a logit that is not finite: check the files with `sluice inspect --verify`");
     return STATUS_OK;
 }

@@ -12,6 +12,7 @@
 
 #include "backends/backend_registry.h"
 #include "base/string_buffer.h"
+#include "engine/executor_ranks.h"
 #include "engine/state_pool.h"
 #include "engine/step_plan.h"
 #include "model/model.h"
@@ -26,15 +27,29 @@ struct executor_options {
     struct worker_pool *pool;  /* borrowed */
     struct state_pool *states; /* borrowed; described, and allocated before a step runs */
     enum numerics numerics;
-    const char *cpu_features; /* as struct backend's build_table takes it */
-    int32_t row_limit;        /* rows of a step */
-    int32_t segment_limit;    /* segments of a step */
-    int32_t logit_row_limit;  /* rows of logits computed at once; more are done in turns */
-    int32_t saved_row_limit;  /* boundary rows kept beside snapshots, one per snapshot slot; of no account
-                                 when drafting is off */
+    const char *cpu_features;     /* as struct backend's build_table takes it */
+    int32_t row_limit;            /* rows of a step */
+    int32_t segment_limit;        /* segments of a step */
+    int32_t logit_row_limit;      /* rows of logits computed at once; more are done in turns */
+    int32_t saved_row_limit;      /* boundary rows kept beside snapshots, one per snapshot slot; of no account
+                                     when drafting is off */
+    struct executor_ranks *ranks; /* NULL: one rank; borrowed */
 };
 
+/*
+ * With ranks, creation is not collective, but all that runs or changes state is: the leader's calls make the
+ * others take part through executor_follow.
+ */
 enum status executor_create(const struct executor_options *options, struct executor **out);
+
+/*
+ * Collective. Does what the leader's executor is asked to do until the leader ends it (OK) or a rank is lost.
+ * For all ranks but the leader's.
+ */
+enum status executor_follow(struct executor *executor);
+
+/* Collective. Ends the followers. For the leader, before its executor is destroyed. */
+enum status executor_end_followers(struct executor *executor);
 
 /* Frees and nulls; NULL inside is allowed. */
 void executor_destroy(struct executor **executor);

@@ -20,6 +20,7 @@
 #include "ops/op_list.h"
 #include "ops/rms_norm.h"
 #include "ops/rope.h"
+#include "ops/round.h"
 #include "ops/route_experts.h"
 #include "ops/sparse_attention.h"
 #include "ops/swiglu.h"

@@ -224,3 +224,24 @@ const struct case_family case_family_add_broadcast = {
     .bench_shapes = add_broadcast_bench_shapes,
     .bench_shape_count = COUNT(add_broadcast_bench_shapes),
 };
+
+static enum status build_round(struct kernel_case *kernel_case) {
+    const struct case_shape *shape = kernel_case->shape;
+    struct round_args *args = &kernel_case->args.round;
+    struct case_tensor x;
+    TRY(case_add_rows(kernel_case, 1, DTYPE_F32, CASE_ROWS_DIFFER, 0, shape->width, &x));
+    args->x = x.tensor;
+    return case_add_result(kernel_case, case_activation(kernel_case), 0, shape->width, &exact, &args->out);
+}
+static const struct case_shape round_shapes[] = {{.width = 1}, {.width = 77}, {.width = 256}};
+
+static const struct case_shape round_bench_shapes[] = {{.label = "", .width = 4096}};
+
+const struct case_family case_family_round = {
+    .build = build_round,
+    .shapes = round_shapes,
+    .shape_count = COUNT(round_shapes),
+    .styles = NORMAL_AND_EXTREME,
+    .bench_shapes = round_bench_shapes,
+    .bench_shape_count = COUNT(round_bench_shapes),
+};

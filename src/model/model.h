@@ -43,6 +43,8 @@ struct model {
     int64_t position_limit; /* max_position_embeddings */
     int64_t expert_count;   /* routed experts of a layer; 0 if there are none */
     int64_t expert_picks;   /* of them, how many a token goes to */
+    int64_t first_expert;   /* experts of a layer that this rank has something of: first, */
+    int64_t held_experts;   /* and how many */
     int layer_count;        /* without draft layers */
     int draft_limit;
     bool has_draft_layer; /* in the checkpoint, whether drafting is on or not */

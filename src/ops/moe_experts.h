@@ -15,12 +15,16 @@
 #include "tensor/tensor.h"
 #include "tensor/weight.h"
 
-/* The experts of one layer: arrays of `count` weights each, host memory. All of an array are alike. */
+/*
+ * Experts of one layer that follow each other: arrays of `count` weights each, host memory. All of an array
+ * are alike. They have the ids from `first` on; results of pairs with another expert are not written.
+ */
 struct expert_weights {
     const struct weight *gate; /* w1: (inner, width), plain sums */
     const struct weight *up;   /* w3: (inner, width), plain sums */
     const struct weight *down; /* w2: (width, inner) */
     int64_t count;
+    int64_t first;
 };
 
 struct moe_experts_args {

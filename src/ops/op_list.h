@@ -27,7 +27,8 @@
     X(MOE_EXPERTS, moe_experts)                     \
     X(MOE_COMBINE, moe_combine)                     \
     X(SWIGLU, swiglu)                               \
-    X(ADD_BROADCAST, add_broadcast)
+    X(ADD_BROADCAST, add_broadcast)                 \
+    X(ROUND, round)
 
 enum op_id {
 #define X(CONSTANT, name) OP_##CONSTANT,

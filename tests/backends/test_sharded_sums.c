@@ -340,7 +340,7 @@ static bool run_experts(const struct scene *scene, const struct experts *experts
         picks[i] = (i / PICKS + i) % EXPERTS;
         weights[i] = 0.3f + 0.01f * (float)i;
     }
-    const struct expert_weights bank = {gate, up, down, EXPERTS};
+    const struct expert_weights bank = {.gate = gate, .up = up, .down = down, .count = EXPERTS};
     struct moe_experts_args args = {
         .out = OP_TENSOR(fixture, DTYPE_F32, NULL, scene->rows, PICKS, experts->width),
         .x = OP_TENSOR(fixture, dtype, x, scene->rows, experts->width),

@@ -377,7 +377,7 @@ static void moe_experts_contract(void **state) {
     struct weight gate[2] = {PLAIN("experts.0.w1.weight", 6, 8), PLAIN("experts.1.w1.weight", 6, 8)};
     struct weight up[2] = {PLAIN("experts.0.w3.weight", 6, 8), PLAIN("experts.1.w3.weight", 6, 8)};
     struct weight down[2] = {PLAIN("experts.0.w2.weight", 8, 6), PLAIN("experts.1.w2.weight", 8, 6)};
-    struct expert_weights bank = {gate, up, down, 2};
+    struct expert_weights bank = {.gate = gate, .up = up, .down = down, .count = 2};
     struct moe_experts_args base = {.out = TENSOR(F32, 5, 3, 8),
                                     .x = TENSOR(F32, 5, 8),
                                     .experts = TENSOR(I32, 5, 3),

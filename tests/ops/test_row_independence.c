@@ -161,7 +161,8 @@ static void run_grouped_linear(struct scene *scene, const int *order, int count,
 }
 
 static void run_moe_experts(struct scene *scene, const int *order, int count, unsigned char *out) {
-    const struct expert_weights bank = {scene->experts[0], scene->experts[1], scene->experts[2], EXPERTS};
+    const struct expert_weights bank = {
+        .gate = scene->experts[0], .up = scene->experts[1], .down = scene->experts[2], .count = EXPERTS};
     int32_t picked[ROWS][PICKS];
     for (int i = 0; i < count; i++) {
         picked[i][0] = order[i] % EXPERTS;

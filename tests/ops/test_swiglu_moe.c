@@ -136,7 +136,8 @@ static void expect_experts(struct op_fixture *fixture, enum weight_format format
     for (int i = 0; i < ROWS * WIDTH; i++) {
         x[i / WIDTH][i % WIDTH] = bf16_round(8.0f * op_fixture_random(fixture));
     }
-    const struct expert_weights experts = {bank.gate, bank.up, bank.down, EXPERTS};
+    const struct expert_weights experts = {
+        .gate = bank.gate, .up = bank.up, .down = bank.down, .count = EXPERTS};
     struct moe_experts_args args = {
         .out = OP_TENSOR(fixture, dtype, NULL, ROWS, PICKS, WIDTH),
         .x = OP_TENSOR(fixture, dtype, x[0], ROWS, WIDTH),

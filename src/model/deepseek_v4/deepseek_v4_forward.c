@@ -26,6 +26,7 @@
 #include "ops/route_experts.h"
 #include "ops/sparse_attention.h"
 #include "ops/swiglu.h"
+#include "parallel/collectives.h"
 
 /* What the parts of one layer share during a step. */
 struct layer_pass {
@@ -49,6 +50,14 @@ static enum status linear(const struct layer_pass *pass, const struct weight *we
     return op_linear(pass->step->queue, &(struct linear_args){.out = *out, .x = x, .weight = weight});
 }
 
+/* The same where ranks may share the columns: `out` (rows, weight.rows) is the whole sum on each of them. */
+static enum status linear_sum(const struct layer_pass *pass, const struct weight *weight, struct tensor x,
+                              struct tensor *out) {
+    struct tensor partial;
+    TRY(linear(pass, weight, x, parallel_partial_dtype(pass->step), &partial));
+    return parallel_sum(pass->step, partial, out);
+}
+
 /* Rotates x, seen as (T, heads, width). */
 static enum status rotate(const struct layer_pass *pass, struct tensor x, int64_t heads, bool is_inverse) {
     struct tensor split = {.dtype = x.dtype, .rank = 3, .data = x.data};
@@ -65,14 +74,15 @@ static enum status rotate(const struct layer_pass *pass, struct tensor x, int64_
 static enum status make_queries(const struct layer_pass *pass, struct tensor x, struct tensor *qr,
                                 struct tensor *q) {
     const struct deepseek_v4_config *config = &pass->model->config;
+    int64_t heads = pass->layer->q_up.rows / config->head_dim;
     TRY(linear(pass, &pass->layer->q_down, x, pass->step->activation, qr));
     TRY(norm(pass, *qr, &pass->layer->q_norm));
     TRY(linear(pass, &pass->layer->q_up, *qr, pass->step->activation, q));
     q->rank = 3;
-    q->shape[1] = config->head_count;
+    q->shape[1] = heads;
     q->shape[2] = config->head_dim;
     TRY(norm(pass, *q, NULL));
-    return rotate(pass, *q, config->head_count, false);
+    return rotate(pass, *q, heads, false);
 }
 
 /* Rows of this step as the window ring stores them (4.6); they are committed after attention has read them.
@@ -158,16 +168,17 @@ static enum status select_entries(const struct layer_pass *pass, struct tensor x
 /* o (T, H, d) to out (T, D) through the grouped low-rank projection (4.8). */
 static enum status project_output(const struct layer_pass *pass, struct tensor o, struct tensor *out) {
     const struct deepseek_v4_config *config = &pass->model->config;
+    int64_t groups = pass->layer->output_down.rows / config->output_rank;
     struct tensor u; /* (T, G, rank) */
-    STEP_TENSOR(pass->step, o.dtype, &u, o.shape[0], config->output_groups, config->output_rank);
+    STEP_TENSOR(pass->step, o.dtype, &u, o.shape[0], groups, config->output_rank);
     struct tensor grouped = o;
-    grouped.shape[1] = config->output_groups;
+    grouped.shape[1] = groups;
     grouped.shape[2] = pass->layer->output_down.columns;
     TRY(op_grouped_linear(
         pass->step->queue,
         &(struct grouped_linear_args){.out = u, .x = grouped, .weight = &pass->layer->output_down}));
     struct tensor flat = tensor_reshape(&u, u.shape[0], u.shape[1] * u.shape[2]);
-    return linear(pass, &pass->layer->output_up, flat, o.dtype, out);
+    return linear_sum(pass, &pass->layer->output_up, flat, out);
 }
 
 /* Attention of one layer: x (T, D) normed, out (T, D) (4.6 to 4.10). */
@@ -202,7 +213,7 @@ static enum status attend(const struct layer_pass *pass, struct tensor x, struct
                                              .ratio = layer->ratio,
                                              .scale = (float)(1.0 / sqrt((double)config->head_dim))}));
     TRY(commit(pass, window_rows));
-    TRY(rotate(pass, q, config->head_count, true));
+    TRY(rotate(pass, q, q.shape[1], true));
     return project_output(pass, q, out);
 }
 
@@ -217,7 +228,7 @@ static enum status run_shared_expert(const struct layer_pass *pass, struct tenso
         pass->step->queue,
         &(struct swiglu_args){
             .out = gate, .gate = gate, .up = up, .clamp = (float)pass->model->config.swiglu_limit}));
-    return linear(pass, &layer->shared_down, gate, x.dtype, out);
+    return linear_sum(pass, &layer->shared_down, gate, out);
 }
 
 /* Picks experts (T, K) and their weights (4.11). */
@@ -254,16 +265,20 @@ static enum status run_experts(const struct layer_pass *pass, struct tensor x, s
     struct tensor routed; /* (T, K, D) */
     TRY(route(pass, x, &experts, &weights));
     STEP_TENSOR(pass->step, x.dtype, &routed, x.shape[0], config->expert_picks, config->hidden_size);
-    struct expert_weights bank = {.gate = layer->expert_gate,
-                                  .up = layer->expert_up,
-                                  .down = layer->expert_down,
-                                  .count = config->expert_count};
-    TRY(op_moe_experts(pass->step->queue, &(struct moe_experts_args){.out = routed,
-                                                                     .x = x,
-                                                                     .experts = experts,
-                                                                     .weights = weights,
-                                                                     .bank = &bank,
-                                                                     .clamp = (float)config->swiglu_limit}));
+    int64_t first = pass->model->base.first_expert;
+    struct expert_weights bank = {.gate = layer->expert_gate + first,
+                                  .up = layer->expert_up + first,
+                                  .down = layer->expert_down + first,
+                                  .count = pass->model->base.held_experts,
+                                  .first = first};
+    TRY(parallel_moe_experts(pass->step,
+                             &(struct moe_experts_args){.out = routed,
+                                                        .x = x,
+                                                        .experts = experts,
+                                                        .weights = weights,
+                                                        .bank = &bank,
+                                                        .clamp = (float)config->swiglu_limit},
+                             config->expert_count));
     TRY(run_shared_expert(pass, x, out));
     return op_moe_combine(pass->step->queue,
                           &(struct moe_combine_args){.out = *out, .routed = routed, .shared = *out});

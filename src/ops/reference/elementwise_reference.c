@@ -6,6 +6,7 @@
 #include "ops/moe_combine.h"
 #include "ops/reference/reference_entries.h"
 #include "ops/reference/reference_math.h"
+#include "ops/round.h"
 #include "ops/swiglu.h"
 
 static void combine_row(const void *context, int64_t row, void *workspace) {
@@ -39,6 +40,13 @@ static void swiglu_row(const void *context, int64_t row, void *workspace) {
         gate[i] = reference_swiglu(gate[i], up[i], args->clamp);
     }
     reference_write(&args->out, row * width, width, gate);
+}
+
+static void round_row(const void *context, int64_t row, void *workspace) {
+    const struct round_args *args = context;
+    int64_t width = args->x.shape[1];
+    reference_read(&args->x, row * width, width, workspace);
+    reference_write(&args->out, row * width, width, workspace);
 }
 
 static void add_row(const void *context, int64_t row, void *workspace) {
@@ -94,6 +102,18 @@ static enum status run_add(const struct kernel_env *env, const void *arguments) 
     return STATUS_OK;
 }
 
+static size_t round_workspace(const void *arguments, unsigned thread_count) {
+    const struct round_args *args = arguments;
+    return thread_count * kernel_float_bytes(args->x.shape[1]);
+}
+
+static enum status run_round(const struct kernel_env *env, const void *arguments) {
+    const struct round_args *args = arguments;
+    kernel_for_each_item(env, args->x.shape[0], round_row, args, env->workspace,
+                         kernel_float_bytes(args->x.shape[1]));
+    return STATUS_OK;
+}
+
 const struct op_entry moe_combine_reference = {
     .op = OP_MOE_COMBINE,
     .name = "moe_combine_reference",
@@ -117,4 +137,12 @@ const struct op_entry add_broadcast_reference = {
     .modes = OP_MODE_BOTH,
     .run = run_add,
     .workspace_bytes = add_workspace,
+};
+const struct op_entry round_reference = {
+    .op = OP_ROUND,
+    .name = "round_reference",
+    .arithmetic = "reference",
+    .modes = OP_MODE_BOTH,
+    .run = run_round,
+    .workspace_bytes = round_workspace,
 };

@@ -41,7 +41,12 @@ static int64_t blocks_of(int64_t rows) {
 }
 
 static bool is_routed(const struct moe_experts_args *args, int64_t pair, int64_t expert) {
-    return ((const int32_t *)args->experts.data)[pair] == expert;
+    return ((const int32_t *)args->experts.data)[pair] == args->bank->first + expert;
+}
+
+static bool is_in_bank(const struct moe_experts_args *args, int64_t pair) {
+    int64_t expert = ((const int32_t *)args->experts.data)[pair] - args->bank->first;
+    return expert >= 0 && expert < args->bank->count;
 }
 
 /* Item: one expert, one block of its inner rows. */
@@ -83,6 +88,9 @@ static void round_inner(const void *context, int64_t pair, void *workspace) {
     const struct moe_run *run = context;
     int64_t inner_width = run->args->bank->gate->rows;
     float *values = run->inner + pair * inner_width;
+    if (!is_in_bank(run->args, pair)) {
+        return;
+    }
     reference_round(run->args->x.dtype, values, inner_width);
     if (run->rounds_inputs && is_quantised(run->args->bank->down)) {
         act8_round(values, inner_width, ACT8_LINEAR_BLOCK);

@@ -31,5 +31,6 @@ extern const struct op_entry moe_experts_native_reference;
 extern const struct op_entry moe_combine_reference;
 extern const struct op_entry swiglu_reference;
 extern const struct op_entry add_broadcast_reference;
+extern const struct op_entry round_reference;
 
 #endif

@@ -28,6 +28,7 @@ const struct op_entry *const *reference_entries(size_t *count) {
         &moe_combine_reference,
         &swiglu_reference,
         &add_broadcast_reference,
+        &round_reference,
     };
     *count = sizeof entries / sizeof entries[0];
     return entries;

@@ -1,12 +1,17 @@
 /* Counting sort; host memory of the kernel's workspace. */
 #include "backends/cpu/matrix/moe_pairs.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "ops/kernel_items.h"
 
 static int64_t pair_count(const struct moe_experts_args *args) {
     return args->x.shape[0] * args->experts.shape[1];
+}
+
+static bool is_in_bank(const struct expert_weights *bank, int32_t expert) {
+    return expert >= bank->first && expert < bank->first + bank->count;
 }
 
 size_t moe_pairs_bytes(const struct moe_experts_args *args) {
@@ -24,7 +29,9 @@ struct moe_pairs moe_pairs_sort(const struct moe_experts_args *args, void *memor
     int32_t *pairs = first + experts + 1;
     memset(next, 0, (size_t)experts * sizeof *next);
     for (int64_t i = 0; i < count; i++) {
-        next[chosen[i]]++;
+        if (is_in_bank(args->bank, chosen[i])) {
+            next[chosen[i] - args->bank->first]++;
+        }
     }
     int32_t total = 0;
     int64_t active_count = 0;
@@ -39,7 +46,9 @@ struct moe_pairs moe_pairs_sort(const struct moe_experts_args *args, void *memor
     }
     first[active_count] = total;
     for (int64_t i = 0; i < count; i++) {
-        pairs[next[chosen[i]]++] = (int32_t)i;
+        if (is_in_bank(args->bank, chosen[i])) {
+            pairs[next[chosen[i] - args->bank->first]++] = (int32_t)i;
+        }
     }
     return (struct moe_pairs){active_count, active, first, pairs};
 }

@@ -1,0 +1,27 @@
+/*
+ * An executor's place among the ranks that run one replica together.
+ *
+ * Rank 0 of the control group leads: what is asked of its executor it sends to all others as plan records,
+ * and all do it at once, each with its layers and its part of the matrices. Logits end up with the leader.
+ * The other ranks' executors follow (executor_follow) and are asked nothing else.
+ */
+#ifndef SLUICE_ENGINE_EXECUTOR_RANKS_H
+#define SLUICE_ENGINE_EXECUTOR_RANKS_H
+
+#include "comm/comm.h"
+#include "engine/plan_record.h"
+#include "parallel/step.h"
+
+struct executor_ranks {
+    struct step_ranks step; /* of the stage; its scratch is the executor's to make */
+    struct comm *control;   /* all ranks, by stage and in it by tensor rank; owned by the rank's thread */
+    struct comm *pipeline;  /* ranks of the same tensor rank, by stage; NULL with one stage */
+    int stage;
+    int stage_count;
+    int first_layer;
+    int end_layer;
+    int64_t vocabulary_part; /* rows of the head that this rank has; on the last stage */
+    struct plan_bounds bounds;
+};
+
+#endif
