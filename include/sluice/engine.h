@@ -53,6 +53,14 @@ struct sluice_draft_options {
     size_t schedule_row_count;
 };
 
+/* Ranks that run one model together, each a group of this process's threads. */
+struct sluice_parallel_options {
+    int pipeline; /* stages, each with its layers; 1: no pipeline */
+    int tensor;   /* ranks of a stage, each with its part of the matrices; 1: no tensor parallelism */
+    bool has_expert_parallelism; /* whole experts on the ranks of a stage, else every expert cut between them
+                                  */
+};
+
 struct sluice_engine_options {
     const char *model_directory; /* official checkpoint: config.json and safetensors; borrowed */
     const char *device;          /* "cpu"; borrowed */
@@ -70,6 +78,7 @@ struct sluice_engine_options {
     const char *prefix_cache_directory; /* keeps beginnings over restarts; NULL: memory only; borrowed */
     uint64_t prefix_cache_disk_bytes;   /* most bytes of files there; 0: 16 GB */
     struct sluice_draft_options draft;
+    struct sluice_parallel_options parallel;
 };
 
 /*

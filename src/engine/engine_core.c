@@ -8,6 +8,7 @@
 #include "base/memory_available.h"
 #include "engine/memory_plan.h"
 #include "engine/model_digest.h"
+#include "engine/rank_team.h"
 #include "lib/json.h"
 #include "model/model_registry.h"
 
@@ -32,6 +33,7 @@ struct sluice_engine_options sluice_engine_options_default(void) {
         .page_tokens = PAGE_TOKENS_DEFAULT,
         .has_prefix_cache = true,
         .draft = {.is_adaptive = true},
+        .parallel = {.pipeline = 1, .tensor = 1, .has_expert_parallelism = true},
     };
 }
 
@@ -79,7 +81,7 @@ static enum status settle_context(struct engine_core *core) {
 static enum status create_model(struct engine_core *core, const struct json *config) {
     const struct model_family *family;
     int *limit = &core->options.draft.limit;
-    struct model_request request = {.draft_limit = *limit < 0 ? 0 : *limit};
+    struct model_request request = {.draft_limit = *limit < 0 ? 0 : *limit, .layout = core->layout};
     TRY(model_family_find(config, &family));
     TRY(family->create(&core->model_arena, config, &request, &core->model));
     if (*limit < 0 && core->model->has_draft_layer) {
@@ -107,7 +109,7 @@ static enum status load_weights(struct engine_core *core, struct checkpoint **ch
     struct loaded_tensor *loaded = calloc(list->count, sizeof *loaded);
     CHECK_MEMORY(loaded);
     enum status status =
-        checkpoint_load(checkpoint, list, core->device, core->stream, loaded, &core->weights);
+        checkpoint_load(checkpoint, list, core->layout, core->device, core->stream, loaded, &core->weights);
     if (status == STATUS_OK) {
         status = family->bind(core->model, list, loaded);
     }
@@ -137,7 +139,7 @@ static enum status describe_states(struct engine_core *core) {
                            (enum numerics)core->options.numerics, &pool);
 }
 
-static enum status create_executor(struct engine_core *core) {
+static enum status create_executor(struct engine_core *core, struct executor_ranks *ranks) {
     int rows = core->options.step_token_limit;
     struct executor_options options = {
         .model = core->model,
@@ -152,6 +154,7 @@ static enum status create_executor(struct engine_core *core) {
         .segment_limit = core->options.sequence_limit,
         .logit_row_limit = rows < LOGIT_ROWS_AT_ONCE ? rows : LOGIT_ROWS_AT_ONCE,
         .saved_row_limit = engine_core_snapshot_count(core),
+        .ranks = ranks,
     };
     return executor_create(&options, &core->executor);
 }
@@ -219,27 +222,63 @@ static void fill_ledger(struct engine_core *core) {
     ledger->page_tokens = core->options.page_tokens;
 }
 
-static enum status alloc_states(struct engine_core *core) {
-    struct sluice_memory_ledger *ledger = &core->facts.memory;
-    fill_ledger(core);
-    size_t without_pages = state_pool_bytes(&core->states, 0);
+/* What all ranks take together; the ledger of the first is that of all. */
+static struct memory_plan_input sum_up(struct engine_core *const *cores, int count) {
+    const struct engine_core *first = cores[0];
     struct memory_plan_input input = {
-        .limit_bytes = core->options.memory_limit_bytes,
+        .limit_bytes = first->options.memory_limit_bytes,
         .available_bytes = memory_available_bytes("/proc/meminfo", "/proc/self/cgroup", "/sys/fs/cgroup"),
-        .fixed_bytes = without_pages + ledger->copied_weight_bytes + ledger->step_bytes + ledger->host_bytes,
-        .page_bytes = core->states.page_bytes,
-        .page_tokens = core->options.page_tokens,
-        .pages_per_sequence = core->states.pages_per_slot,
-        .sequence_limit = core->options.sequence_limit,
-        .has_prefix_cache = core->options.has_prefix_cache,
+        .page_tokens = first->options.page_tokens,
+        .pages_per_sequence = first->states.pages_per_slot,
+        .sequence_limit = first->options.sequence_limit,
+        .has_prefix_cache = first->options.has_prefix_cache,
     };
-    TRY(memory_plan_pages(&input, &ledger->page_count));
-    TRY(state_pool_alloc(&core->states, ledger->page_count));
+    for (int i = 0; i < count; i++) {
+        const struct sluice_memory_ledger *ledger = &cores[i]->facts.memory;
+        input.fixed_bytes += state_pool_bytes(&cores[i]->states, 0) + ledger->copied_weight_bytes +
+                             ledger->step_bytes + ledger->host_bytes;
+        input.page_bytes += cores[i]->states.page_bytes;
+    }
+    return input;
+}
+
+static enum status alloc_core_states(struct engine_core *core, int32_t page_count) {
+    struct sluice_memory_ledger *ledger = &core->facts.memory;
+    ledger->page_count = page_count;
+    TRY(state_pool_alloc(&core->states, page_count));
     ledger->page_state_bytes = core->states.bytes - ledger->slot_state_bytes - ledger->snapshot_bytes;
-    ledger->token_capacity = (int64_t)ledger->page_count * ledger->page_tokens;
+    ledger->token_capacity = (int64_t)page_count * ledger->page_tokens;
     /* With one node there is nothing to spread, and pages that nobody writes cost nothing. */
     if (device_reads_host_memory(core->device) && cpu_topology_memory_nodes("/sys/devices/system/node") > 1) {
         TRY(state_pool_spread(&core->states, core->pool));
+    }
+    return STATUS_OK;
+}
+
+static void add_ledger(struct sluice_memory_ledger *sum, const struct sluice_memory_ledger *other) {
+    sum->mapped_weight_bytes += other->mapped_weight_bytes;
+    sum->copied_weight_bytes += other->copied_weight_bytes;
+    sum->slot_state_bytes += other->slot_state_bytes;
+    sum->snapshot_bytes += other->snapshot_bytes;
+    sum->page_state_bytes += other->page_state_bytes;
+    sum->step_bytes += other->step_bytes;
+    sum->draft_bytes += other->draft_bytes;
+}
+
+enum status engine_core_alloc_states(struct engine_core *const *cores, int count) {
+    int32_t page_count;
+    for (int i = 0; i < count; i++) {
+        fill_ledger(cores[i]);
+        /* Only the leader chooses tokens. */
+        cores[i]->facts.memory.host_bytes = i == 0 ? cores[i]->facts.memory.host_bytes : 0;
+    }
+    struct memory_plan_input input = sum_up(cores, count);
+    TRY(memory_plan_pages(&input, &page_count));
+    for (int i = 0; i < count; i++) {
+        TRY(alloc_core_states(cores[i], page_count));
+    }
+    for (int i = 1; i < count; i++) {
+        add_ledger(&cores[0]->facts.memory, &cores[i]->facts.memory);
     }
     return STATUS_OK;
 }
@@ -254,28 +293,43 @@ static void collect_facts(struct engine_core *core) {
     core->facts.tensor_count = core->tensors.count;
 }
 
-enum status engine_core_build(const struct sluice_engine_options *options, const struct json *config,
-                              struct checkpoint **checkpoint, struct engine_core **out) {
+/* Everything but the state. */
+static enum status build(const struct sluice_engine_options *options, const struct shard_layout *layout,
+                         struct executor_ranks *ranks, const struct json *config,
+                         struct checkpoint **checkpoint, struct engine_core **out) {
     enum status status = STATUS_OK;
     struct engine_core *core = calloc(1, sizeof *core);
     CHECK_MEMORY(core);
     core->options = *options;
+    core->layout = layout;
     arena_init(&core->model_arena, MODEL_ARENA_BLOCK_BYTES);
     TRY_GOTO(create_model(core, config));
-    TRY_GOTO(create_device(core));
-    if (options->has_prefix_cache && options->prefix_cache_directory != NULL) {
-        TRY_GOTO(model_digest_make(config, *checkpoint, core->digest));
+    if (checkpoint != NULL) {
+        TRY_GOTO(create_device(core));
+        if (options->has_prefix_cache && options->prefix_cache_directory != NULL) {
+            TRY_GOTO(model_digest_make(config, *checkpoint, core->digest));
+        }
+        TRY_GOTO(load_weights(core, checkpoint));
+        TRY_GOTO(describe_states(core));
+        TRY_GOTO(create_executor(core, ranks));
     }
-    TRY_GOTO(load_weights(core, checkpoint));
-    TRY_GOTO(describe_states(core));
-    TRY_GOTO(create_executor(core));
-    TRY_GOTO(alloc_states(core));
     collect_facts(core);
     *out = core;
     return STATUS_OK;
 fail:
     engine_core_close(&core);
     return status;
+}
+
+enum status engine_core_build(const struct sluice_engine_options *options, const struct json *config,
+                              struct checkpoint **checkpoint, struct engine_core **out) {
+    TRY(build(options, NULL, NULL, config, checkpoint, out));
+    enum status status = engine_core_alloc_states(out, 1);
+    if (status != STATUS_OK) {
+        engine_core_close(out);
+        return error_forward(status, ERROR_HERE);
+    }
+    return STATUS_OK;
 }
 
 static enum status open_files(const char *directory, struct json **config, struct checkpoint **checkpoint) {
@@ -292,8 +346,9 @@ static enum status open_files(const char *directory, struct json **config, struc
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }
 
-enum status engine_core_open(const struct sluice_engine_options *options, struct engine_core **out) {
-    double started = clock_seconds();
+/* `layout` and `ranks` NULL: everything, on one rank. Without `has_weights` the configuration only. */
+static enum status open_core(const struct sluice_engine_options *options, const struct shard_layout *layout,
+                             struct executor_ranks *ranks, bool has_weights, struct engine_core **out) {
     struct json *config = NULL;
     struct checkpoint *checkpoint = NULL;
     *out = NULL;
@@ -302,19 +357,40 @@ enum status engine_core_open(const struct sluice_engine_options *options, struct
         status = open_files(options->model_directory, &config, &checkpoint);
     }
     if (status == STATUS_OK) {
-        status = engine_core_build(options, config, &checkpoint, out);
+        status = layout == NULL && has_weights
+                     ? engine_core_build(options, config, &checkpoint, out)
+                     : build(options, layout, ranks, config, has_weights ? &checkpoint : NULL, out);
     }
     json_free(&config);
     checkpoint_close(&checkpoint);
-    if (status != STATUS_OK) {
-        return error_forward(status, ERROR_HERE);
-    }
+    return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
+}
+
+enum status engine_core_open_rank(const struct sluice_engine_options *options,
+                                  const struct shard_layout *layout, struct executor_ranks *ranks,
+                                  struct engine_core **out) {
+    return open_core(options, layout, ranks, true, out);
+}
+
+enum status engine_core_measure(const struct sluice_engine_options *options, struct engine_core **out) {
+    return open_core(options, NULL, NULL, false, out);
+}
+
+enum status engine_core_open(const struct sluice_engine_options *options, struct engine_core **out) {
+    double started = clock_seconds();
+    TRY(rank_team_size(&options->parallel) == 1 ? open_core(options, NULL, NULL, true, out)
+                                                : rank_team_open(options, out));
     (*out)->facts.load_seconds = clock_seconds() - started;
     return STATUS_OK;
 }
 
 void engine_core_close(struct engine_core **core_pointer) {
     struct engine_core *core = *core_pointer;
+    if (core != NULL && core->team != NULL) {
+        *core_pointer = NULL;
+        rank_team_close(&core->team);
+        return;
+    }
     if (core == NULL) {
         return;
     }

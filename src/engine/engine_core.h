@@ -15,6 +15,7 @@
 #include "lib/hash.h"
 #include "model/model.h"
 #include "model/state_table.h"
+#include "parallel/shard.h"
 #include "sluice/engine.h"
 #include "weights/loader.h"
 
@@ -31,7 +32,9 @@ struct engine_core {
     struct state_table state_table;
     struct state_pool states;
     struct executor *executor;
-    struct sluice_engine_facts facts;
+    struct rank_team *team;            /* of the leader of several ranks; NULL: alone */
+    const struct shard_layout *layout; /* what this rank has; NULL: everything; borrowed */
+    struct sluice_engine_facts facts;  /* of a leader: of all ranks together */
     uint8_t digest[HASH_SHA256_BYTES]; /* of the model, if prefixes are kept on disk */
 };
 
@@ -46,7 +49,19 @@ enum status engine_core_open(const struct sluice_engine_options *options, struct
 enum status engine_core_build(const struct sluice_engine_options *options, const struct json *config,
                               struct checkpoint **checkpoint, struct engine_core **out);
 
-/* Frees everything and nulls; NULL inside is allowed. */
+/*
+ * One rank's core (engine/rank_team.h): without its state, which engine_core_alloc_states makes for all ranks
+ * at once, with one number of pages. `layout` and `ranks` are borrowed.
+ */
+enum status engine_core_open_rank(const struct sluice_engine_options *options,
+                                  const struct shard_layout *layout, struct executor_ranks *ranks,
+                                  struct engine_core **out);
+enum status engine_core_alloc_states(struct engine_core *const *cores, int count);
+
+/* Only what the configuration says: a model without weights, and the options worked out. */
+enum status engine_core_measure(const struct sluice_engine_options *options, struct engine_core **out);
+
+/* Frees everything and nulls, other ranks of a team too; NULL inside is allowed. */
 void engine_core_close(struct engine_core **core);
 
 /* Slots of sequences come first, those of snapshots follow. */
