@@ -1,0 +1,59 @@
+/* Boundary rows kept beside snapshots. */
+#include "engine/executor_internal.h"
+
+static size_t row_bytes(const struct tensor *tensor) {
+    return (size_t)tensor_row_elements(tensor) * dtype_bytes(tensor->dtype);
+}
+
+static char *row_at(const struct tensor *tensor, int32_t row) {
+    return (char *)tensor->data + (size_t)row * row_bytes(tensor);
+}
+
+static enum status check_saved_row(const struct executor *executor, int32_t row) {
+    CHECK(row >= 0 && row < executor->saved.tensors[0].shape[0], STATUS_INTERNAL,
+          "saved row %d of %lld was asked for", row, (long long)executor->saved.tensors[0].shape[0]);
+    return STATUS_OK;
+}
+
+enum status executor_save_row(struct executor *executor, int32_t step_row, int32_t saved_row) {
+    TRY(check_saved_row(executor, saved_row));
+    CHECK(step_row >= 0 && step_row < executor->step_rows, STATUS_INTERNAL,
+          "row %d of the last step was to be saved, which has %lld rows", step_row,
+          (long long)executor->step_rows);
+    for (int i = 0; i < executor->saved.count; i++) {
+        const struct tensor *to = &executor->saved.tensors[i];
+        TRY(stream_copy_within(executor->queue.stream, row_at(to, saved_row),
+                               row_at(&executor->boundary.tensors[i], step_row), row_bytes(to)));
+    }
+    return STATUS_OK;
+}
+
+size_t executor_saved_row_bytes(const struct executor *executor) {
+    size_t bytes = 0;
+    for (int i = 0; i < executor->saved.count; i++) {
+        bytes += row_bytes(&executor->saved.tensors[i]);
+    }
+    return bytes;
+}
+
+enum status executor_read_saved_row(struct executor *executor, int32_t saved_row, void *bytes) {
+    char *to = bytes;
+    TRY(check_saved_row(executor, saved_row));
+    for (int i = 0; i < executor->saved.count; i++) {
+        const struct tensor *from = &executor->saved.tensors[i];
+        TRY(stream_copy_to_host(executor->queue.stream, to, row_at(from, saved_row), row_bytes(from)));
+        to += row_bytes(from);
+    }
+    return stream_synchronize(executor->queue.stream);
+}
+
+enum status executor_write_saved_row(struct executor *executor, int32_t saved_row, const void *bytes) {
+    const char *from = bytes;
+    TRY(check_saved_row(executor, saved_row));
+    for (int i = 0; i < executor->saved.count; i++) {
+        const struct tensor *to = &executor->saved.tensors[i];
+        TRY(stream_copy_to_device(executor->queue.stream, row_at(to, saved_row), from, row_bytes(to)));
+        from += row_bytes(to);
+    }
+    return stream_synchronize(executor->queue.stream);
+}
