@@ -107,7 +107,7 @@ static enum status load_weights(struct engine_core *core, struct checkpoint **ch
     struct loaded_tensor *loaded = calloc(list->count, sizeof *loaded);
     CHECK_MEMORY(loaded);
     enum status status =
-        checkpoint_load(checkpoint, list, core->device, core->stream, loaded, &core->weights);
+        checkpoint_load(checkpoint, list, NULL, core->device, core->stream, loaded, &core->weights);
     if (status == STATUS_OK) {
         status = family->bind(core->model, list, loaded);
     }
