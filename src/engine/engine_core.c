@@ -78,10 +78,23 @@ static enum status settle_context(struct engine_core *core) {
     return STATUS_OK;
 }
 
+static struct model_stage stage_of(const struct shard_layout *layout) {
+    int stage = layout->place.pipeline;
+    return (struct model_stage){.first_layer = layout->first_layers[stage],
+                                .end_layer = layout->first_layers[stage + 1],
+                                .is_first = stage == 0,
+                                .is_last = stage == layout->mesh.pipeline - 1};
+}
+
 static enum status create_model(struct engine_core *core, const struct json *config) {
     const struct model_family *family;
     int *limit = &core->options.draft.limit;
-    struct model_request request = {.draft_limit = *limit < 0 ? 0 : *limit, .layout = core->layout};
+    struct model_request request = {.draft_limit = *limit < 0 ? 0 : *limit};
+    struct model_stage stage;
+    if (core->layout != NULL) {
+        stage = stage_of(core->layout);
+        request.stage = &stage;
+    }
     TRY(model_family_find(config, &family));
     TRY(family->create(&core->model_arena, config, &request, &core->model));
     if (*limit < 0 && core->model->has_draft_layer) {

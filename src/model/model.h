@@ -28,9 +28,18 @@ struct boundary {
     struct tensor tensors[BOUNDARY_TENSORS_MAX];
 };
 
+/* The pipeline stage that a model object is for. */
+struct model_stage {
+    int first_layer;
+    int end_layer; /* behind the last; a last stage may have no layers */
+    bool is_first; /* looks token ids up */
+    bool is_last;  /* has the head and, with drafting, the draft layer */
+};
+
 /* What the user asks of the model beyond its configuration. */
 struct model_request {
     int draft_limit; /* K_max: most draft tokens a request may verify at once; 0: drafting off */
+    const struct model_stage *stage; /* NULL: the whole model */
 };
 
 struct model_family;
@@ -43,9 +52,10 @@ struct model {
     int64_t position_limit; /* max_position_embeddings */
     int64_t expert_count;   /* routed experts of a layer; 0 if there are none */
     int64_t expert_picks;   /* of them, how many a token goes to */
-    int64_t first_expert;   /* experts of a layer that this rank has something of: first, */
+    int64_t first_expert;   /* experts of a layer that this rank has something of, once bound: first, */
     int64_t held_experts;   /* and how many */
-    int layer_count;        /* without draft layers */
+    struct model_stage stage;
+    int layer_count; /* of all stages, without draft layers */
     int draft_limit;
     bool has_draft_layer; /* in the checkpoint, whether drafting is on or not */
 };
@@ -57,15 +67,21 @@ struct model_family {
     enum status (*create)(struct arena *arena, const struct json *config, const struct model_request *request,
                           struct model **out);
 
-    /* Declares every tensor of the checkpoint. `probe` NULL: storage as the configuration says (synth). */
+    /*
+     * Declares every tensor of the checkpoint, whatever the stage: the files are checked as a whole. `probe`
+     * NULL: storage as the configuration says (synth).
+     */
     enum status (*list_tensors)(struct model *model, const struct tensor_probe *probe,
                                 struct tensor_spec_list *list);
 
-    /* Takes the loaded tensors, one per record of the list that list_tensors made. */
+    /*
+     * Takes the loaded tensors, one per record of the list that list_tensors made, or the parts of them that
+     * this rank has: weights get the parts' rows, columns and leaves. INTERNAL if the stage lacks any.
+     */
     enum status (*bind)(struct model *model, const struct tensor_spec_list *list,
                         const struct loaded_tensor *loaded);
 
-    /* Declares the state of one sequence. */
+    /* Declares what the stage's layers must remember of one sequence. */
     enum status (*list_states)(struct model *model, struct state_table *table);
 
     /* Names and shapes of the boundary for `rows` tokens; the tensors' memory is the caller's to fill in. */
@@ -109,8 +125,9 @@ struct model_family {
 
     /*
      * What a row at `position` costs beyond the products with weights, for floors and planning: returns
-     * additions and multiplications of all layers, draft layers excepted, and sets rows_read, one per record
-     * of the state table, to the rows of that kind it reads (averages where that changes from row to row).
+     * additions and multiplications of the stage's layers, draft layers excepted, and sets rows_read, one per
+     * record of the state table, to the rows of that kind it reads (averages where that changes from row to
+     * row).
      */
     double (*describe_row_work)(const struct model *model, int64_t position, double *rows_read);
 

@@ -3,15 +3,13 @@
  * parallelism 1.1).
  *
  * rank = ((dp * P + pp) * C + cp) * T + tp: tensor parallelism is innermost, inside the fastest interconnect.
- * Context parallelism is reserved (C = 1).
+ * Context parallelism is reserved (C = 1). Sizes are at least 1 and ranks below mesh_rank_count: a shape is
+ * checked before it comes here. Pure functions; any thread.
  */
 #ifndef SLUICE_PARALLEL_MESH_H
 #define SLUICE_PARALLEL_MESH_H
 
 #include <stdbool.h>
-#include <stdint.h>
-
-#include "base/status.h"
 
 struct mesh_shape {
     int data;                    /* D: replicas */
@@ -43,6 +41,8 @@ struct mesh_shape mesh_shape_single(void);
 
 int mesh_rank_count(const struct mesh_shape *shape);
 struct mesh_place mesh_place_of(const struct mesh_shape *shape, int rank);
+
+/* The rank at a place; its `expert` is not looked at. */
 int mesh_rank_of(const struct mesh_shape *shape, const struct mesh_place *place);
 
 /* Size of the groups of a kind. */

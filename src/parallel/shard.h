@@ -2,8 +2,9 @@
  * Which part of a tensor a rank has (spec parallelism 1.2 to 1.6).
  *
  * A cut is legal at multiples of a unit only: 128 rows or columns of FP8 blocks, heads, groups. Units that do
- * not divide are dealt out unevenly (G-9): part i of T holds units floor(i * n / T) to floor((i + 1) * n /
- * T), so that ranks of a power of two hold whole leaves of a sum (tensor/leaves.h).
+ * not divide are dealt out unevenly (G-9): part i of T holds the units from floor(i * n / T) up to, and
+ * without, floor((i + 1) * n / T), so that ranks of a power of two hold whole leaves of a sum
+ * (tensor/leaves.h).
  */
 #ifndef SLUICE_PARALLEL_SHARD_H
 #define SLUICE_PARALLEL_SHARD_H
@@ -11,7 +12,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/status.h"
 #include "parallel/mesh.h"
 #include "parallel/placement.h"
 
@@ -30,16 +30,22 @@ struct shard_range {
     int64_t count;
 };
 
-/* Part `index` of `parts` of `length` elements cut in units; the last unit may be short. */
+/*
+ * Part `index` of `parts` of `length` elements cut in units; the last unit may be short. With fewer units
+ * than parts some parts are empty. Parts are in order and cover the axis.
+ */
 struct shard_range shard_cut(int64_t length, int64_t unit, int index, int parts);
 
 /* Part of a vocabulary: rows per rank rounded up to a multiple of 64 (G-14); may be short or empty. */
 struct shard_range shard_cut_vocabulary(int64_t size, int index, int parts);
 
-/* Experts of rank `index` of `parts`. */
+/* Experts of rank `index` of `parts`: in order, and no rank has over one more than another (E-1). */
 struct shard_range shard_cut_experts(int64_t count, int index, int parts);
 
-/* Whether the stage of the rank holds tensors of `stage` and `layer` (-1: none). */
+/*
+ * Whether the stage of the rank holds tensors of `stage`. `layer` counts for STAGE_OF_LAYER only; there a
+ * layer that no stage owns (-1) is nowhere.
+ */
 bool shard_is_on_stage(const struct shard_layout *layout, enum placement_stage stage, int layer);
 
 #endif

@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "device/device.h"
+#include "parallel/shard.h"
 #include "weights/checkpoint.h"
 #include "weights/tensor_spec.h"
 
@@ -32,14 +33,19 @@ struct loaded_weights {
 enum status checkpoint_check(const struct checkpoint *checkpoint, const struct tensor_spec_list *list);
 
 /*
- * Checks, then loads the used tensors of the list. `out_tensors` (list->count) gets type, bytes and device
- * memory of each; entries of unused specs get data NULL. Values of expert tables are checked: BAD_CHECKPOINT
- * names tensor and row. Takes *checkpoint over on success and nulls it. Returns when all copies are done.
- * `ownership` must outlive the use of out_tensors: weights_release.
+ * Checks, then loads what the layout's rank has of the used tensors (tensor_part.h; layout NULL: all of it).
+ * `out_tensors` (list->count) gets type, part, bytes and device memory of each; tensors that are not used or
+ * have no part here get data NULL. Parts with whole rows are mapped where that is possible; parts of columns
+ * are copied, row behind row.
+ *
+ * The whole checkpoint is checked, whatever part is loaded: a draft layer that lacks tensors is an error on
+ * every rank (spec parallelism G-23). UNSUPPORTED if the layout cuts tensors where it must not. Values of
+ * expert tables are checked: BAD_CHECKPOINT names tensor and row. Takes *checkpoint over on success and nulls
+ * it. Returns when all copies are done. `ownership` must outlive the use of out_tensors: weights_release.
  */
 enum status checkpoint_load(struct checkpoint **checkpoint, const struct tensor_spec_list *list,
-                            struct device *device, struct stream *stream, struct loaded_tensor *out_tensors,
-                            struct loaded_weights *ownership);
+                            const struct shard_layout *layout, struct device *device, struct stream *stream,
+                            struct loaded_tensor *out_tensors, struct loaded_weights *ownership);
 
 /* Frees the memory behind loaded tensors; `device` is the one they were loaded on. Work on them must be done.
  */

@@ -14,7 +14,8 @@ enum status tensor_spec_list_add(struct tensor_spec_list *list, size_t *index) {
         list->specs = specs;
         list->capacity = capacity;
     }
-    list->specs[list->count] = (struct tensor_spec){.placement_unit = 1, .layer = -1, .partner = -1};
+    list->specs[list->count] =
+        (struct tensor_spec){.placement_unit = 1, .leaf_count = 1, .layer = -1, .expert = -1, .partner = -1};
     *index = list->count++;
     return STATUS_OK;
 }

@@ -35,19 +35,35 @@ struct tensor_spec {
     int rank;
     int64_t shape[TENSOR_RANK_MAX]; /* as stored in the file */
     enum placement placement;
-    int placement_unit; /* rows or columns that may not be torn apart; 1 if any cut is legal */
+    enum placement
+        inner_placement;    /* PLACEMENT_SPLIT_EXPERTS: where every rank holds a part of each expert */
+    int placement_unit;     /* rows or columns that may not be torn apart; 1 if any cut is legal */
+    const char *even_units; /* what units are, if all ranks must have equally many; else NULL (G-9). Static */
+    int leaf_count;         /* leaves of the sums over columns: a cut must leave them whole; 1: plain sums */
     enum placement_stage stage;
     int layer;           /* layer index; -1 for model-level tensors */
+    int expert;          /* PLACEMENT_SPLIT_EXPERTS: whose; else -1 */
     int partner;         /* a matrix: index of its scales; scales: index of their matrix; else -1 */
     int64_t value_limit; /* TENSOR_EXPERT_TABLE: number of experts */
     bool is_used;        /* false: checked, but neither mapped nor copied in this run */
 };
 
+/* The part of a tensor that a rank has: rows (first axis) or columns (second axis) of the whole. */
+struct tensor_part {
+    bool is_here; /* false: not on this rank at all, and the shape is all zeros */
+    int index;    /* the axis was cut into `count` parts, this is number `index`; 0 of 1: whole */
+    int count;
+    int64_t shape[TENSOR_RANK_MAX]; /* as stored; an axis of 0 if there are fewer units than parts */
+    int64_t first_row;
+    int64_t first_column; /* as stored: FP4 columns in bytes, scales in blocks */
+};
+
 /* A tensor after loading. `data` is memory of the device the model was loaded on. */
 struct loaded_tensor {
     enum dtype dtype;
-    const void *data; /* NULL if the spec is not used in this run; not aligned to the element type */
-    size_t bytes;
+    const void *data; /* NULL if not used in this run or not on this rank; not aligned to the element type */
+    size_t bytes;     /* of the part */
+    struct tensor_part part;
 };
 
 /* Asks the files for a tensor's type, for models whose storage the configuration does not settle. */

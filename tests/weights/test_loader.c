@@ -216,7 +216,7 @@ static void check_loading(const char *directory, const struct tensor_spec_list *
     assert_int_equal(checkpoint_open(directory, &checkpoint), STATUS_OK);
     assert_int_equal(checkpoint_open(directory, &reference), STATUS_OK);
     assert_int_equal(device_stream_create(device, &stream), STATUS_OK);
-    if (checkpoint_load(&checkpoint, list, device, stream, tensors, &weights) != STATUS_OK) {
+    if (checkpoint_load(&checkpoint, list, NULL, device, stream, tensors, &weights) != STATUS_OK) {
         fail_msg("%s", error_last()->message);
     }
     assert_null(checkpoint);
@@ -304,7 +304,7 @@ static void expert_ids_are_checked(void **state) {
         struct loaded_weights weights = {0};
         write_scene(scene, entries, fitting_entries(scene, entries), bad_ids[i]);
         fixture_expect_error(
-            checkpoint_load(&scene->checkpoint, &scene->list, device, stream, tensors, &weights),
+            checkpoint_load(&scene->checkpoint, &scene->list, NULL, device, stream, tensors, &weights),
             STATUS_BAD_CHECKPOINT, "layers.0.ffn.gate.tid2eid: row 4, column 1 is no expert id");
         assert_non_null(scene->checkpoint);
         assert_int_equal(device_memory_bytes(device), 0);

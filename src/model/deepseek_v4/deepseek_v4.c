@@ -1,4 +1,6 @@
 /* Creation of a model, its state table and its boundary. */
+#include <assert.h>
+
 #include "model/deepseek_v4/deepseek_v4.h"
 
 static enum status check_request(const struct deepseek_v4_config *config,
@@ -28,6 +30,10 @@ static enum status create_layers(struct deepseek_v4 *model) {
     return STATUS_OK;
 }
 
+static struct model_stage whole_model(const struct deepseek_v4_config *config) {
+    return (struct model_stage){.end_layer = (int)config->layer_count, .is_first = true, .is_last = true};
+}
+
 enum status deepseek_v4_create(struct arena *arena, const struct json *config,
                                const struct model_request *request, struct model **out) {
     struct deepseek_v4 *model = ARENA_NEW(arena, struct deepseek_v4, 1);
@@ -43,10 +49,12 @@ enum status deepseek_v4_create(struct arena *arena, const struct json *config,
         .expert_count = model->config.expert_count,
         .expert_picks = model->config.expert_picks,
         .held_experts = model->config.expert_count,
+        .stage = request->stage == NULL ? whole_model(&model->config) : *request->stage,
         .layer_count = (int)model->config.layer_count,
         .draft_limit = request->draft_limit,
         .has_draft_layer = model->config.drafter == DRAFTER_MTP,
     };
+    assert(model->base.stage.first_layer >= 0 && model->base.stage.end_layer <= model->base.layer_count);
     int pairs = (int)(model->config.rotary_dim / 2);
     rope_table_init(&model->plain_rope, pairs, model->config.rope_theta, NULL);
     rope_table_init(&model->compress_rope, pairs, model->config.compress_rope_theta,
@@ -88,7 +96,7 @@ static enum status add_compressor(const struct deepseek_v4 *model, struct state_
 
 enum status deepseek_v4_list_states(struct model *base, struct state_table *table) {
     struct deepseek_v4 *model = (struct deepseek_v4 *)(void *)base;
-    for (int l = 0; l < model->base.layer_count; l++) {
+    for (int l = base->stage.first_layer; l < base->stage.end_layer; l++) {
         struct deepseek_v4_layer *layer = &model->layers[l];
         TRY(add_window(model, table, l, layer));
         if (layer->ratio != 0) {
@@ -98,7 +106,7 @@ enum status deepseek_v4_list_states(struct model *base, struct state_table *tabl
             TRY(add_compressor(model, table, l, layer->ratio, true, &layer->indexer.compressor));
         }
     }
-    if (model->base.draft_limit > 0) {
+    if (deepseek_v4_has_draft(model)) {
         TRY(add_window(model, table, model->base.layer_count, &model->draft.layer));
     }
     return STATUS_OK;

@@ -1,8 +1,9 @@
 /*
  * The DeepSeek-V4 family: Flash, Pro and any configuration of their shape (spec deepseek-v4).
  *
- * deepseek_v4_config.c checks the configuration, deepseek_v4_tensors.c lists and binds the tensors,
- * deepseek_v4_forward.c computes, deepseek_v4_work.c counts. Everything here is private to these files.
+ * deepseek_v4_config.c checks the configuration, deepseek_v4_tensors.c lists the tensors, deepseek_v4_bind.c
+ * takes them, deepseek_v4_forward.c computes, deepseek_v4_work.c counts. Everything here is private to these
+ * files.
  */
 #ifndef SLUICE_MODEL_DEEPSEEK_V4_DEEPSEEK_V4_H
 #define SLUICE_MODEL_DEEPSEEK_V4_DEEPSEEK_V4_H
@@ -108,7 +109,7 @@ struct deepseek_v4_layer {
     struct weight shared_gate;
     struct weight shared_up;
     struct weight shared_down;
-    struct weight *expert_gate; /* [expert_count] */
+    struct weight *expert_gate; /* [expert_count]; data NULL for those of other ranks */
     struct weight *expert_up;
     struct weight *expert_down;
     int window_state; /* index in the state table */
@@ -133,8 +134,8 @@ struct deepseek_v4 {
     struct weight head;
     struct weight norm;
     struct deepseek_v4_mix head_mix;
-    struct deepseek_v4_layer *layers; /* [layer_count] */
-    struct deepseek_v4_draft draft;   /* DRAFTER_MTP with drafting on */
+    struct deepseek_v4_layer *layers; /* [layer_count]; no weights in those of other stages */
+    struct deepseek_v4_draft draft;   /* deepseek_v4_has_draft */
     struct rope_table plain_rope;     /* layers of ratio 0 and the draft layer */
     struct rope_table compress_rope;  /* layers of other ratios */
     struct weight **bindings;         /* per tensor of the list: the weight it fills, or NULL */
@@ -143,6 +144,11 @@ struct deepseek_v4 {
 
 static inline const struct deepseek_v4 *deepseek_v4_of(const struct model *model) {
     return (const struct deepseek_v4 *)(const void *)model;
+}
+
+/* Whether this stage runs the draft layer. */
+static inline bool deepseek_v4_has_draft(const struct deepseek_v4 *model) {
+    return model->base.draft_limit > 0 && model->base.stage.is_last;
 }
 
 enum status deepseek_v4_create(struct arena *arena, const struct json *config,

@@ -58,7 +58,13 @@ enum condition {
 };
 
 /* Head-wise cuts respect whole heads; a group's rows and columns stay together (parallelism 1.3). */
-enum unit { UNIT_ONE, UNIT_BLOCK, UNIT_HEAD, UNIT_GROUP };
+enum unit {
+    UNIT_ONE,
+    UNIT_BLOCK,
+    UNIT_SINK, /* one number per head */
+    UNIT_HEAD,
+    UNIT_GROUP,
+};
 
 struct tensor_row {
     const char *name;
@@ -72,6 +78,7 @@ struct tensor_row {
 };
 
 #define REPLICATED PLACEMENT_REPLICATED, UNIT_ONE
+#define BY_SINK PLACEMENT_SPLIT_ROWS, UNIT_SINK
 #define BY_HEAD PLACEMENT_SPLIT_ROWS, UNIT_HEAD
 #define BY_GROUP_ROWS PLACEMENT_SPLIT_ROWS, UNIT_GROUP
 #define BY_GROUP_COLUMNS PLACEMENT_SPLIT_COLUMNS, UNIT_GROUP
@@ -90,7 +97,7 @@ static const struct tensor_row layer_rows[] = {
     {"hc_ffn_scale", STORAGE_F32, DIM_THREE, DIM_NONE, REPLICATED, ALWAYS, LAYER(ffn_mix.scale)},
     {"attn_norm.weight", STORAGE_BF16, DIM_HIDDEN, DIM_NONE, REPLICATED, ALWAYS, LAYER(attention_norm)},
     {"ffn_norm.weight", STORAGE_BF16, DIM_HIDDEN, DIM_NONE, REPLICATED, ALWAYS, LAYER(ffn_norm)},
-    {"attn.attn_sink", STORAGE_F32, DIM_HEADS, DIM_NONE, PLACEMENT_SPLIT_ROWS, UNIT_ONE, ALWAYS, LAYER(sink)},
+    {"attn.attn_sink", STORAGE_F32, DIM_HEADS, DIM_NONE, BY_SINK, ALWAYS, LAYER(sink)},
     {"attn.wq_a.weight", STORAGE_FP8, DIM_Q_RANK, DIM_HIDDEN, REPLICATED, ALWAYS, LAYER(q_down)},
     {"attn.q_norm.weight", STORAGE_BF16, DIM_Q_RANK, DIM_NONE, REPLICATED, ALWAYS, LAYER(q_norm)},
     {"attn.wq_b.weight", STORAGE_FP8, DIM_HEADS_ALL, DIM_Q_RANK, BY_HEAD, ALWAYS, LAYER(q_up)},
@@ -271,10 +278,11 @@ static int64_t dim_value(const struct listing *listing, enum dim dim) {
 }
 
 /* Rows (or columns) that a cut may not tear apart. */
-static int unit_value(const struct listing *listing, const struct tensor_row *row) {
+static int unit_value(const struct listing *listing, enum unit unit) {
     const struct deepseek_v4_config *config = &listing->model->config;
-    switch (row->unit) {
+    switch (unit) {
     case UNIT_ONE:
+    case UNIT_SINK:
         return 1;
     case UNIT_BLOCK:
         return WEIGHT_FP8_BLOCK;
@@ -284,6 +292,21 @@ static int unit_value(const struct listing *listing, const struct tensor_row *ro
         return (int)config->output_rank;
     }
     return 1;
+}
+
+/* What units are that each rank must have equally many of: what is made of them is shared by them too. */
+static const char *even_units(enum unit unit) {
+    switch (unit) {
+    case UNIT_ONE:
+    case UNIT_BLOCK:
+        break;
+    case UNIT_SINK:
+    case UNIT_HEAD:
+        return "attention heads (num_attention_heads)";
+    case UNIT_GROUP:
+        return "output groups (o_groups)";
+    }
+    return NULL;
 }
 
 /*
@@ -370,7 +393,8 @@ static enum status add_scales(const struct listing *listing, struct weight *weig
     spec->partner = (int)matrix_index;
     spec->rank = 2;
     spec->placement = matrix.placement;
-    spec->placement_unit = 1;
+    spec->inner_placement = matrix.inner_placement;
+    spec->expert = matrix.expert;
     if (matrix.role == TENSOR_FP4_MATRIX) {
         spec->shape[0] = matrix.shape[0];
         spec->shape[1] = 2 * matrix.shape[1] / WEIGHT_FP4_GROUP;
@@ -400,7 +424,7 @@ static void fill_storage(struct tensor_spec *spec, enum storage storage) {
     }
 }
 
-/* Describes the weight that a record fills, as the record says; data and scales follow at bind. */
+/* Describes the weight that a record fills, as the record says; data, scales and cuts follow at bind. */
 static void describe_weight(struct weight *weight, const struct tensor_spec *spec, int64_t rows,
                             int64_t columns) {
     enum weight_format format = WEIGHT_PLAIN;
@@ -412,6 +436,15 @@ static void describe_weight(struct weight *weight, const struct tensor_spec *spe
     *weight = (struct weight){.name = spec->name, .format = format, .dtype = spec->dtype};
     weight->rows = rows;
     weight->columns = columns;
+    weight->leaves = leaves_whole(columns, spec->leaf_count);
+}
+
+/* Says how a record may be cut between ranks. */
+static void fill_cut(const struct listing *listing, struct tensor_spec *spec, enum placement placement,
+                     enum unit unit) {
+    spec->placement_unit = unit_value(listing, unit);
+    spec->even_units = even_units(unit);
+    spec->leaf_count = leaf_count(listing, placement, unit);
 }
 
 /* Appends one row's tensor (and scales). `base` is the struct that the row's target lies in, NULL for none.
@@ -432,12 +465,11 @@ static enum status add_row(const struct listing *listing, const struct tensor_ro
     spec->shape[0] = rows;
     spec->shape[1] = columns;
     spec->placement = row->placement;
-    spec->placement_unit = unit_value(listing, row);
+    fill_cut(listing, spec, row->placement, row->unit);
     spec->value_limit = listing->model->config.expert_count;
     if (weight != NULL) {
         describe_weight(weight, spec, row->columns == DIM_NONE ? 1 : rows,
                         row->columns == DIM_NONE ? rows : columns);
-        weight->leaves = leaves_whole(weight->columns, leaf_count(listing, row->placement, row->unit));
     }
     return row->storage == STORAGE_FP8 ? add_scales(listing, weight) : STATUS_OK;
 }
@@ -466,9 +498,11 @@ static enum status add_expert(const struct listing *listing, const struct expert
     spec->shape[0] = rows;
     spec->shape[1] = listing->has_fp8_experts ? columns : columns / 2;
     spec->placement = PLACEMENT_SPLIT_EXPERTS;
+    spec->inner_placement = row->inner_placement;
+    spec->expert = (int)expert;
+    fill_cut(listing, spec, row->inner_placement, row->unit);
     if (weight != NULL) {
         describe_weight(weight, spec, rows, columns);
-        weight->leaves = leaves_whole(columns, leaf_count(listing, row->inner_placement, row->unit));
     }
     return add_scales(listing, weight);
 }
@@ -490,21 +524,24 @@ static enum status add_experts(const struct listing *listing, struct deepseek_v4
     return STATUS_OK;
 }
 
-/* All tensors of one block. `layer` NULL: the block is known but not used. */
+/* All tensors of one block. `layer` NULL: the block is known but not used here. */
 static enum status add_layer(const struct listing *listing, struct deepseek_v4_layer *layer) {
     TRY(add_rows(listing, layer_rows, sizeof layer_rows / sizeof layer_rows[0], layer));
     return add_experts(listing, layer);
 }
 
+/* Layers of other stages are known, but have no weights here. */
 static enum status list_layers(struct deepseek_v4 *model, struct listing *listing) {
+    const struct model_stage *stage = &model->base.stage;
     for (int l = 0; l < model->base.layer_count; l++) {
+        bool is_own = l >= stage->first_layer && l < stage->end_layer;
         char prefix[32];
         snprintf(prefix, sizeof prefix, "layers.%d.", l);
         listing->prefix = prefix;
         listing->layer = l;
         listing->ratio = model->layers[l].ratio;
         listing->is_hash_routed = model->layers[l].is_hash_routed;
-        TRY(add_layer(listing, &model->layers[l]));
+        TRY(add_layer(listing, is_own ? &model->layers[l] : NULL));
     }
     return STATUS_OK;
 }
@@ -523,7 +560,7 @@ static struct listing draft_listing(const struct listing *layers, int index, con
 
 static enum status list_mtp(struct deepseek_v4 *model, const struct listing *layers) {
     struct listing listing = draft_listing(layers, 0, "mtp.0.");
-    struct deepseek_v4_draft *draft = listing.is_used ? &model->draft : NULL;
+    struct deepseek_v4_draft *draft = deepseek_v4_has_draft(model) ? &model->draft : NULL;
     TRY(add_layer(&listing, draft == NULL ? NULL : &draft->layer));
     return add_rows(&listing, draft_rows, sizeof draft_rows / sizeof draft_rows[0], draft);
 }
@@ -590,24 +627,4 @@ enum status deepseek_v4_list_tensors(struct model *base, const struct tensor_pro
     listing.stage = STAGE_OF_LAYER;
     TRY(list_layers(model, &listing));
     return list_draft(model, probe, &listing);
-}
-
-enum status deepseek_v4_bind(struct model *base, const struct tensor_spec_list *list,
-                             const struct loaded_tensor *loaded) {
-    struct deepseek_v4 *model = (struct deepseek_v4 *)(void *)base;
-    for (size_t i = 0; i < list->count; i++) {
-        struct weight *weight = model->bindings[i];
-        if (weight == NULL) {
-            continue;
-        }
-        CHECK(loaded[i].data != NULL, STATUS_INTERNAL, "tensor %s was not loaded", list->specs[i].name);
-        if (list->specs[i].role == TENSOR_BLOCK_SCALE) {
-            weight->scales = loaded[i].data;
-            weight->scale_dtype = loaded[i].dtype;
-        } else {
-            weight->data = loaded[i].data;
-            weight->dtype = loaded[i].dtype;
-        }
-    }
-    return STATUS_OK;
 }

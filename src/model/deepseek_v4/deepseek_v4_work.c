@@ -22,7 +22,7 @@ double deepseek_v4_describe_row_work(const struct model *base, int64_t position,
     const struct deepseek_v4 *model = deepseek_v4_of(base);
     const struct deepseek_v4_config *config = &model->config;
     double operations = 0.0;
-    for (int l = 0; l < base->layer_count; l++) {
+    for (int l = base->stage.first_layer; l < base->stage.end_layer; l++) {
         const struct deepseek_v4_layer *layer = &model->layers[l];
         int64_t window_keys = smaller(position + 1, config->window);
         int64_t entries = layer->ratio == 0 ? 0 : (position + 1) / layer->ratio;
@@ -42,7 +42,7 @@ double deepseek_v4_describe_row_work(const struct model *base, int64_t position,
         }
         operations += attend_operations(config, window_keys + chosen);
     }
-    if (base->draft_limit > 0) {
+    if (deepseek_v4_has_draft(model)) {
         rows_read[model->draft.layer.window_state] = 0.0;
     }
     return operations;
