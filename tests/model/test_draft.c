@@ -265,7 +265,10 @@ static struct boundary direct_draft(struct direct *direct, const struct boundary
     EXPECT_OK(device_arena_alloc(&direct->arena, bytes, &in_rows));
     EXPECT_OK(stream_copy_to_device(stream, in_rows, rows, bytes));
     EXPECT_OK(DEVICE_ARENA_TENSOR(&direct->arena, DTYPE_F32, &device_logits, 1, TINY_VOCABULARY));
-    struct step step = {&direct->queue, &batch, direct->engine->states.rows, direct->activation};
+    struct step step = {.queue = &direct->queue,
+                        .batch = &batch,
+                        .states = direct->engine->states.rows,
+                        .activation = direct->activation};
     EXPECT_OK(model->family->forward_draft(model, &step, in, in_rows, &out));
     struct boundary last = out;
     last.tensors[0] = tensor_slice(&out.tensors[0], segment.row_count - 1, 1);
@@ -292,7 +295,10 @@ static void run_directly(struct engine_core *engine, const int32_t *tokens, int3
     assert_non_null(direct.staging);
     struct boundary streams = direct_boundary(&direct, length);
     EXPECT_OK(batch_upload(&plan, direct.staging, engine->stream, &direct.arena, &batch));
-    struct step step = {&direct.queue, &batch, engine->states.rows, direct.activation};
+    struct step step = {.queue = &direct.queue,
+                        .batch = &batch,
+                        .states = engine->states.rows,
+                        .activation = direct.activation};
     EXPECT_OK(model->family->forward_embed(model, &step, &streams));
     EXPECT_OK(model->family->forward_layers(model, &step, &streams, 0, model->layer_count));
     segment.token_ids = tokens + 1;

@@ -44,7 +44,10 @@ static void run_layers(struct tracer *tracer, const struct step_plan *plan) {
     model->family->describe_boundary(model, activation, batch.row_count, &boundary);
     EXPECT_OK(
         device_arena_alloc(&tracer->arena, tensor_bytes(&boundary.tensors[0]), &boundary.tensors[0].data));
-    struct step step = {&tracer->queue, &batch, tracer->engine->states.rows, activation};
+    struct step step = {.queue = &tracer->queue,
+                        .batch = &batch,
+                        .states = tracer->engine->states.rows,
+                        .activation = activation};
     EXPECT_OK(model->family->forward_embed(model, &step, &boundary));
     for (int layer = 0; layer < model->layer_count; layer++) {
         EXPECT_OK(model->family->forward_layers(model, &step, &boundary, layer, layer + 1));

@@ -172,12 +172,13 @@ size_t matrix_moe_experts_workspace(const struct matrix_kernel *kernel, const st
 
 enum status matrix_moe_experts_run(const struct matrix_kernel *kernel, bool rounds,
                                    const struct kernel_env *env, const struct moe_experts_args *args) {
-    int64_t pairs = pair_count_of(args);
     struct moe_run run = {.kernel = kernel, .args = args, .rounds = rounds};
     run.gate_leaves = matrix_leaves(args->bank->gate);
     run.down_leaves = matrix_leaves(args->bank->down);
     run.pairs = moe_pairs_sort(args, env->workspace);
     lay_out(kernel, args, env->workspace, &run);
+    /* Those of experts in the bank. */
+    int64_t pairs = run.pairs.first[run.pairs.active_count];
     kernel_for_each_item(env, pairs, pack_pair, &run, NULL, 0);
     kernel_for_each_item(env, run.pairs.active_count * matrix_block_count(inner_width_of(args)),
                          run_gate_block, &run, run.scratch, thread_bytes(kernel, args));
