@@ -13,8 +13,9 @@ struct comm_pass {
     const char *operation; /* for sentences */
     struct stream *stream; /* NULL: host memory */
     double started;
-    struct comm_message *first;
-    struct comm_message **end; /* where the next message is linked */
+    /* By is_send. Receives are waited for first: a report then names the bytes that are missing. */
+    struct comm_message *first[2];
+    struct comm_message **end[2]; /* where the next message is linked */
 };
 
 /* Waits for the stream's work and opens its memory. Owned: comm_pass_end. */
