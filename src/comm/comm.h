@@ -4,11 +4,14 @@
  * A communicator is one rank's end of a group. All ranks of a group call the same collectives in the same
  * order with sizes that fit; there is no other way to find out sizes. Data is device memory and ordered with
  * `stream`: an operation starts after the work before it on the stream, and work after it sees what came in.
- * Implementations that move host memory wait for the stream themselves.
+ * NULL as `stream` stands for host memory. `self`, `threads` and `mpi` wait for the stream and touch the
+ * memory as a kernel on the host does; a device that the host cannot reach brings an implementation of its
+ * own.
  *
  * Sums are fp32 and go in the adjacent binary tree over ranks, ((0+1)+(2+3))+..., the odd last one going up
  * as it is (tensor/leaves.h, spec parallelism S-3): so the bits do not depend on how many ranks there are, if
- * each contributes a node of the same tree.
+ * each contributes a node of the same tree. A rank without work contributes rows of +0.0: these change no sum
+ * but -0.0, and that is no sum of leaves.
  *
  * Every wait has a deadline. PEER_LOST names the rank that waits, the operation, the peer and the bytes that
  * were expected; after it a group can only be aborted and destroyed. One thread at a time per communicator;
@@ -28,27 +31,40 @@ struct comm;
 int comm_rank(const struct comm *comm);
 int comm_size(const struct comm *comm);
 
-/* Seconds that a wait may take from now on. */
+/* Seconds that an operation or a comm_wait may take from now on; 600 at first, as for a start (spec D-5). */
 void comm_set_deadline(struct comm *comm, double seconds);
 
-/* Frees this rank's end and nulls; NULL inside is allowed. Does not wait for the others. */
+/* What the group is called in sentences ("tensor group of stage 1"); cut at 79 bytes. "" at first. */
+void comm_set_name(struct comm *comm, const char *name);
+
+/*
+ * Frees this rank's end and nulls; NULL inside is allowed. Does not wait for the others. Messages that were
+ * not waited for are withdrawn: only a group that lost a peer has such.
+ */
 void comm_destroy(struct comm **comm);
 
-/* Ends all waits of the group, here and elsewhere, with PEER_LOST. Any thread. `reason` is in the sentences.
+/*
+ * Ends all waits of the group, here and elsewhere, and every operation after them, with PEER_LOST. Any
+ * thread. `reason` is in the sentences; the first one counts.
  */
 void comm_abort(struct comm *comm, const char *reason);
 
 /* Collective. Returns when all ranks have called it. */
 enum status comm_barrier(struct comm *comm);
 
-/* Collective. The worst status of all ranks: they agree once per step, so that no one waits for who failed.
+/*
+ * Collective. The worst status of all ranks, the one with the largest code: they agree once per step, so that
+ * no one waits for who failed. Ranks with another status get the sentence of the lowest rank that has it.
  */
 enum status comm_agree(struct comm *comm, enum status status);
 
 /* Collective. `bytes` of rank `root`'s memory to all; host memory. */
 enum status comm_broadcast_host(struct comm *comm, int root, void *memory, size_t bytes);
 
-/* Collective. values[count] becomes the tree's sum over all ranks, on each of them. */
+/*
+ * Collective. values[count] becomes the tree's sum over all ranks, on each of them: what comm_gather makes of
+ * comm_sum_scatter, bit for bit, however values are dealt out there.
+ */
 enum status comm_sum(struct comm *comm, struct stream *stream, float *values, int64_t count);
 
 /*
@@ -92,6 +108,15 @@ enum status comm_wait(struct comm *comm, struct comm_request *request);
 
 /* Bytes that this rank has sent in collectives and messages so far, to others only: for tests and reports. */
 uint64_t comm_sent_bytes(const struct comm *comm);
+
+/*
+ * Sums need host memory beside the values: at most this much in a group of `size` for comm_sum_scatter and
+ * comm_sum of `count` values, of which no rank gets more than `share` (comm_sum: count / size rounded up).
+ */
+size_t comm_sum_scratch_bytes(int size, int64_t count, int64_t share);
+
+/* Has so much ready, so that sums up to it allocate nothing; more is allocated when it is needed first. */
+enum status comm_reserve_scratch(struct comm *comm, size_t bytes);
 
 /* A group of one: nothing is moved. */
 enum status comm_self_create(struct comm **out);

@@ -1,0 +1,72 @@
+/* Collectives without arithmetic, made of messages: every rank sends to every other directly. */
+#include <assert.h>
+#include <string.h>
+
+#include "comm/comm_pass.h"
+
+/* The rank `distance` behind, so that not all ranks turn to the same one at once. */
+static int rank_behind(const struct comm *comm, int distance) {
+    return (comm->rank + comm->size - distance) % comm->size;
+}
+
+static int rank_ahead(const struct comm *comm, int distance) {
+    return (comm->rank + distance) % comm->size;
+}
+
+/* memcpy that allows empty ranges anywhere, and a range onto itself. */
+static void copy_bytes(void *to, const void *from, size_t bytes) {
+    if (bytes > 0 && to != from) {
+        memcpy(to, from, bytes);
+    }
+}
+
+enum status comm_pass_gather(struct comm_pass *pass, const void *in, const size_t *offsets, void *out) {
+    const struct comm *comm = pass->comm;
+    char *bytes = out;
+    size_t own_bytes = offsets[comm->rank + 1] - offsets[comm->rank];
+    for (int distance = 1; distance < comm->size; distance++) {
+        int from = rank_behind(comm, distance);
+        TRY(comm_pass_receive(pass, from, bytes + offsets[from], offsets[from + 1] - offsets[from]));
+        TRY(comm_pass_send(pass, rank_ahead(comm, distance), in, own_bytes));
+    }
+    copy_bytes(bytes + offsets[comm->rank], in, own_bytes);
+    TRY(comm_pass_wait(pass));
+    return STATUS_OK;
+}
+
+enum status comm_gather_host(struct comm *comm, struct stream *stream, const void *in, const size_t *offsets,
+                             void *out) {
+    struct comm_pass pass;
+    TRY(comm_pass_begin(comm, stream, "comm_gather", &pass));
+    enum status status = comm_pass_gather(&pass, in, offsets, out);
+    comm_pass_end(&pass);
+    TRY(status);
+    return STATUS_OK;
+}
+
+static enum status pass_exchange(struct comm_pass *pass, const char *in, const size_t *send_offsets,
+                                 char *out, const size_t *receive_offsets) {
+    const struct comm *comm = pass->comm;
+    for (int distance = 1; distance < comm->size; distance++) {
+        int from = rank_behind(comm, distance);
+        int to = rank_ahead(comm, distance);
+        TRY(comm_pass_receive(pass, from, out + receive_offsets[from],
+                              receive_offsets[from + 1] - receive_offsets[from]));
+        TRY(comm_pass_send(pass, to, in + send_offsets[to], send_offsets[to + 1] - send_offsets[to]));
+    }
+    size_t own_bytes = send_offsets[comm->rank + 1] - send_offsets[comm->rank];
+    assert(own_bytes == receive_offsets[comm->rank + 1] - receive_offsets[comm->rank]);
+    copy_bytes(out + receive_offsets[comm->rank], in + send_offsets[comm->rank], own_bytes);
+    TRY(comm_pass_wait(pass));
+    return STATUS_OK;
+}
+
+enum status comm_exchange_host(struct comm *comm, struct stream *stream, const void *in,
+                               const size_t *send_offsets, void *out, const size_t *receive_offsets) {
+    struct comm_pass pass;
+    TRY(comm_pass_begin(comm, stream, "comm_exchange", &pass));
+    enum status status = pass_exchange(&pass, in, send_offsets, out, receive_offsets);
+    comm_pass_end(&pass);
+    TRY(status);
+    return STATUS_OK;
+}
