@@ -150,16 +150,20 @@ static bool is_name(const char *candidate, const char *name, size_t length) {
     return candidate != NULL && strlen(candidate) == length && memcmp(candidate, name, length) == 0;
 }
 
-/* The row of that name, of any command; NULL if there is none. Single letters are for one dash only. */
+/* Aliases of one or two letters are written with one dash: -m, -tp. */
+static bool is_alias_short(const struct option_row *row) {
+    return row->alias != NULL && strlen(row->alias) <= 2;
+}
+
+/* The row of that name, of any command; NULL if there is none. */
 static const struct option_row *find_row(const struct option_table *table, const char *name, size_t length,
                                          bool is_short) {
     for (size_t i = 0; i < table->row_count; i++) {
         const struct option_row *row = &table->rows[i];
-        bool alias_is_short = row->alias != NULL && strlen(row->alias) == 1;
         if (!is_short && is_name(row->name, name, length)) {
             return row;
         }
-        if (is_short == alias_is_short && is_name(row->alias, name, length)) {
+        if (is_short == is_alias_short(row) && is_name(row->alias, name, length)) {
             return row;
         }
     }
@@ -180,7 +184,7 @@ static enum status find_nearest(const struct parser *parser, const char *word, b
             continue;
         }
         names[count++] = row->name;
-        if (row->alias != NULL && strlen(row->alias) > 1) {
+        if (row->alias != NULL && !is_alias_short(row)) {
             names[count++] = row->alias;
         }
     }
@@ -320,7 +324,7 @@ static bool is_negation_shown(const struct option_row *row) {
 
 /* Fills `text` with "  -m, --model DIR" and returns its length. */
 static int format_spelling(const struct option_row *row, char *text, size_t text_bytes) {
-    bool alias_is_short = row->alias != NULL && strlen(row->alias) == 1;
+    bool alias_is_short = is_alias_short(row);
     bool alias_is_long = row->alias != NULL && !alias_is_short;
     const char *value_name = row->type == OPTION_CHOICE ? row->choices : row->value_name;
     return snprintf(text, text_bytes, "  %s%s%s--%s%s%s%s%s%s", alias_is_short ? "-" : "",

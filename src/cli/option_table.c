@@ -6,6 +6,7 @@
 enum {
     ALL = CLI_GENERATE | CLI_TOKENIZE | CLI_INSPECT | CLI_SYNTH | CLI_BENCH | CLI_KERNELCHECK | CLI_CHAT,
     ENGINE = CLI_GENERATE | CLI_BENCH | CLI_CHAT, /* commands that open an engine */
+    RANKS = ENGINE & ~CLI_BENCH,       /* of them, those that may run on several ranks */
 };
 
 #define FIELD(name) .offset = offsetof(struct cli_options, name), .given_offset = SIZE_MAX
@@ -374,6 +375,32 @@ static const struct option_row rows[] = {
      .value_name = "N",
      .help = "Prompt tokens per forward step.",
      FIELD(chunk_tokens)},
+    {.name = "tensor-parallel-size",
+     .alias = "tp",
+     .type = OPTION_INT,
+     .commands = RANKS,
+     .default_value = "1",
+     .minimum = 1,
+     .maximum = 64,
+     .value_name = "N",
+     .help = "Ranks that share the matrices of each layer.",
+     FIELD(tensor_parallel_size)},
+    {.name = "pipeline-parallel-size",
+     .alias = "pp",
+     .type = OPTION_INT,
+     .commands = RANKS,
+     .default_value = "1",
+     .minimum = 1,
+     .maximum = 64,
+     .value_name = "N",
+     .help = "Stages that the layers are dealt out to.",
+     FIELD(pipeline_parallel_size)},
+    {.name = "enable-expert-parallel",
+     .type = OPTION_FLAG,
+     .commands = RANKS,
+     .default_value = "true",
+     .help = "With -tp, keep whole experts on the ranks; without it every expert is cut between them.",
+     FIELD(enable_expert_parallel)},
     {.name = "memory-limit",
      .type = OPTION_TEXT,
      .commands = ENGINE,

@@ -94,6 +94,8 @@ struct cli_options {
     const char *cpu_features; /* "auto" or a set's name */
     int64_t threads;          /* 0: the allowed cores */
     int64_t chunk_tokens;
+    int64_t tensor_parallel_size, pipeline_parallel_size;
+    bool enable_expert_parallel;
     const char *memory_limit;       /* "6GB"; NULL: none */
     bool speculative;               /* chat: draft without being asked */
     const char *speculative_config; /* JSON */
