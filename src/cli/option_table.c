@@ -6,7 +6,7 @@
 enum {
     ALL = CLI_GENERATE | CLI_TOKENIZE | CLI_INSPECT | CLI_SYNTH | CLI_BENCH | CLI_KERNELCHECK | CLI_CHAT,
     ENGINE = CLI_GENERATE | CLI_BENCH | CLI_CHAT, /* commands that open an engine */
-    RANKS = ENGINE & ~CLI_BENCH,       /* of them, those that may run on several ranks */
+    RANKS = ENGINE & ~CLI_BENCH,                  /* of them, those that may run on several ranks */
 };
 
 #define FIELD(name) .offset = offsetof(struct cli_options, name), .given_offset = SIZE_MAX

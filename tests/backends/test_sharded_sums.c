@@ -319,9 +319,15 @@ struct experts {
     int64_t width;
 };
 
-/* The experts with inner channels first .. end alone. */
-static bool run_experts(const struct scene *scene, const struct experts *experts, int64_t first, int64_t end,
-                        struct leaves leaves, float *out) {
+/* Experts that a rank has something of. */
+struct held {
+    int first;
+    int count;
+};
+
+/* The held experts with inner channels first .. end alone. Results of others stay as they are in `out`. */
+static bool run_experts(const struct scene *scene, const struct experts *experts, struct held held,
+                        int64_t first, int64_t end, struct leaves leaves, float *out) {
     struct op_fixture *fixture = scene->fixture;
     enum dtype dtype = numerics_activation_dtype(scene->numerics);
     const struct part rows = {first, end - first, 0, experts->width};
@@ -340,9 +346,13 @@ static bool run_experts(const struct scene *scene, const struct experts *experts
         picks[i] = (i / PICKS + i) % EXPERTS;
         weights[i] = 0.3f + 0.01f * (float)i;
     }
-    const struct expert_weights bank = {.gate = gate, .up = up, .down = down, .count = EXPERTS};
+    const struct expert_weights bank = {.gate = gate + held.first,
+                                        .up = up + held.first,
+                                        .down = down + held.first,
+                                        .count = held.count,
+                                        .first = held.first};
     struct moe_experts_args args = {
-        .out = OP_TENSOR(fixture, DTYPE_F32, NULL, scene->rows, PICKS, experts->width),
+        .out = OP_TENSOR(fixture, DTYPE_F32, out, scene->rows, PICKS, experts->width),
         .x = OP_TENSOR(fixture, dtype, x, scene->rows, experts->width),
         .weights = OP_TENSOR(fixture, DTYPE_F32, weights, scene->rows, PICKS),
         .bank = &bank,
@@ -374,16 +384,26 @@ static void expect_experts_sharded(struct scene *scene) {
         experts.down[e] = random_matrix(fixture, shape->format, shape->dtype, experts.width, shape->columns);
     }
     op_fixture_random_fill(scene->fixture, x, scene->rows * experts.width);
-    bool can_run = run_experts(scene, &experts, 0, shape->columns, leaves, whole);
+    static const struct held all = {0, EXPERTS};
+    memset(whole, 0, (size_t)count * sizeof *whole);
+    bool can_run = run_experts(scene, &experts, all, 0, shape->columns, leaves, whole);
     for (int ranks = 2; can_run && ranks <= 4 && ranks <= shape->leaf_count; ranks *= 2) {
         memset(partial, 0, sizeof partial);
         for (int rank = 0; rank < ranks; rank++) {
-            run_experts(scene, &experts, first_column(shape->columns, rank, ranks),
+            run_experts(scene, &experts, all, first_column(shape->columns, rank, ranks),
                         first_column(shape->columns, rank + 1, ranks), leaves_part(&leaves, rank, ranks),
                         partial + rank * count);
         }
         add_ranks(partial, count, ranks);
         expect_same_bits(scene, ranks, partial, whole, count);
+    }
+    /* Whole experts on ranks of their own: each writes its results and no others. */
+    memset(partial, 0, (size_t)count * sizeof *partial);
+    for (int e = 0; can_run && e < EXPERTS; e++) {
+        run_experts(scene, &experts, (struct held){e, 1}, 0, shape->columns, leaves, partial);
+    }
+    if (can_run) {
+        expect_same_bits(scene, EXPERTS, partial, whole, count);
     }
     for (int e = 0; e < EXPERTS; e++) {
         free_matrix(&experts.gate[e]);
