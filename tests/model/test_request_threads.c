@@ -4,6 +4,7 @@
  */
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -48,8 +49,13 @@ static int below(struct user *user, int limit) {
     return (int)((model_next_random(&user->random) >> 20) % (uint64_t)limit);
 }
 
+/* On the engine's thread, which must leave signals to the program's own. */
 static void count_notification(void *context) {
-    atomic_fetch_add((atomic_int *)context, 1);
+    struct shared *shared = context;
+    sigset_t blocked;
+    atomic_fetch_add(&shared->notified, 1);
+    pthread_sigmask(SIG_BLOCK, NULL, &blocked);
+    atomic_fetch_add(&shared->wrong, !sigismember(&blocked, SIGINT) || !sigismember(&blocked, SIGTERM));
 }
 
 static struct sluice_request *submit(struct shared *shared, int kind) {
@@ -61,7 +67,7 @@ static struct sluice_request *submit(struct shared *shared, int kind) {
     options.sampling.temperature = kind % 2 * 0.8;
     options.sampling.seed = (uint64_t)kind;
     options.notify = count_notification;
-    options.notify_context = &shared->notified;
+    options.notify_context = shared;
     return sluice_engine_submit(shared->engine, &options, &request) == SLUICE_OK ? request : NULL;
 }
 
