@@ -20,7 +20,7 @@ export LD_LIBRARY_PATH
 # A C program, and the same source as C++ as far as it is both.
 example=$source_dir/examples/embed/embed.c
 cc -std=c17 -Wall -Wextra -Wpedantic -Werror "$example" "${flags[@]}" -o "$work/embed" || fail "the example does not compile"
-printf '#include <sluice/%s>\n' $(cd "$work/prefix/include/sluice" && ls) >"$work/all.cc"
+(cd "$work/prefix/include/sluice" && printf '#include <sluice/%s>\n' ./*) >"$work/all.cc"
 cat >>"$work/all.cc" <<'SOURCE'
 int main() {
     sluice_engine *engine = nullptr;
@@ -41,7 +41,7 @@ grep -v '^usage' "$work/run2" | cmp -s - "$work/tokens1" || fail "two runs diffe
 for i in 0 1; do
     printed=$(sed -n "s/^request $i://p" "$work/run1" | wc -w)
     counted=$(sed -n "s/^usage $i: 4 prompt tokens, 0 cached, \([0-9]*\) new, .* ended by \(stop\|length\)\$/\1/p" "$work/run1")
-    [ "$printed" -gt 0 ] && [ "$printed" = "$counted" ] || fail "request $i printed $printed tokens, its usage says <$counted>"
+    [[ $printed -gt 0 && $printed = "$counted" ]] || fail "request $i printed $printed tokens, its usage says <$counted>"
 done
 refused "no such model" 1 "$work/embed" /nowhere
 refused "no argument" 2 "$work/embed"
