@@ -36,7 +36,7 @@ test-packages:
 # Only the program: the tests need more packages.
 build: build-packages
 	cmake --preset release --log-level=WARNING
-	cmake --build --preset release --target sluice
+	cmake --build --preset release --target sluice sluice_shared
 
 run: build
 	@tools/run_example '$(RUN_STORY)'

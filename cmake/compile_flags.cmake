@@ -2,6 +2,9 @@
 # what the compiler finds. No -march: the baseline runs everywhere, faster code is chosen at run time.
 add_compile_definitions(_GNU_SOURCE)
 add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -ffp-contract=off)
+# The libraries of all layers become part of a shared one too; its functions are nobody else's to replace.
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+add_compile_options(-fno-semantic-interposition)
 # Error records name source files: as in the repository, wherever it was built.
 add_compile_options(-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
 if(SLUICE_WERROR)

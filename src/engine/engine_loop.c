@@ -2,6 +2,7 @@
  * The engine's thread: takes what was submitted, runs rounds while there is something to run, and shows
  * requests what each round gave them.
  */
+#include <signal.h>
 #include <stdlib.h>
 
 #include "base/condition.h"
@@ -175,7 +176,13 @@ static void *run_loop(void *context) {
 }
 
 enum status engine_loop_start(struct sluice_engine *engine) {
+    /* Signals are for the threads that know what to do with them; a thread inherits its maker's mask. */
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = pthread_create(&engine->thread, NULL, run_loop, engine);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     CHECK(error == 0, STATUS_OUT_OF_MEMORY, "the engine's thread cannot be started (error %d)", error);
     engine->has_thread = true;
     return STATUS_OK;

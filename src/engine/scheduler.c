@@ -176,7 +176,13 @@ static void fail_list(struct scheduler *scheduler, struct sequence_list *list, e
 void scheduler_fail(struct scheduler *scheduler, enum status status, const char *message) {
     fail_list(scheduler, &scheduler->running, status, message);
     fail_list(scheduler, &scheduler->waiting, status, message);
+    /* Nobody knows what of the plan was carried out: its changes go, and with them what was to be shared. */
     scheduler->plan.segment_count = 0;
+    scheduler->plan.page_update_count = 0;
+    scheduler->plan.slot_operation_count = 0;
+    if (scheduler->options.prefixes != NULL) {
+        prefix_cache_clear(scheduler->options.prefixes);
+    }
 }
 
 struct sequence *scheduler_first(const struct scheduler *scheduler, bool is_waiting) {

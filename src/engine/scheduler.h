@@ -87,7 +87,7 @@ bool scheduler_plan(struct scheduler *scheduler, double now, struct round_plan *
 /* Takes what the planned round gave: accepted tokens, ended sequences, pages to share. */
 void scheduler_complete(struct scheduler *scheduler, const struct round_result *result, double now);
 
-/* Ends every sequence with this error: the planned round could not be run. */
+/* Ends every sequence with this error: the planned round could not be run. Cached prefixes are forgotten. */
 void scheduler_fail(struct scheduler *scheduler, enum status status, const char *message);
 
 /* The first of the running sequences, or of the waiting ones; the others follow by `next`. NULL: none. */

@@ -83,10 +83,9 @@ static void take_match(struct scheduler *scheduler, struct sequence *sequence,
     sequence->computed = match->token_count;
     if (match->token_count > 0) {
         scheduler_add_slot_operation(scheduler, STEP_SLOT_COPY, match->snapshot_slot, sequence->slot);
-    } else if (scheduler->options.draft_limit > 0) {
-        scheduler_add_slot_operation(scheduler, STEP_SLOT_CLEAR_DRAFT, 0, sequence->slot);
     }
     bool has_draft_rows = match->has_draft_rows && scheduler->options.draft_limit > 0;
+    sequence->has_draft_rings = has_draft_rows;
     sequence->restored_from = has_draft_rows ? match->snapshot_slot : -1;
     sequence->draft_gap_end = has_draft_rows ? 0 : match->token_count;
     sequence->branch_point = match->cached_token_count > match->token_count ? match->cached_token_count : 0;

@@ -204,7 +204,10 @@ static int32_t catch_up_rows(const struct scheduler *scheduler, const struct seq
     return first_read >= end ? 0 : smaller(end - first_read, end - first);
 }
 
-/* What the draft layer does for a segment. In COLD its rows stay unwritten, which the sequence remembers. */
+/*
+ * What the draft layer does for a segment. In COLD its rows stay unwritten, which the sequence remembers; not
+ * even its rings are cleared.
+ */
 static void plan_draft_work(struct scheduler *scheduler, int32_t index, enum draft_regime regime) {
     struct sequence *sequence = scheduler->plan.sequences[index];
     struct round_segment *segment = &scheduler->plan.segments[index];
@@ -215,6 +218,10 @@ static void plan_draft_work(struct scheduler *scheduler, int32_t index, enum dra
     } else {
         segment->catch_up_rows = catch_up_rows(scheduler, sequence, step->first_position, end);
         segment->saved_row = sequence->restored_from;
+        if (!sequence->has_draft_rings) {
+            scheduler_add_slot_operation(scheduler, STEP_SLOT_CLEAR_DRAFT, 0, sequence->slot);
+            sequence->has_draft_rings = true;
+        }
     }
     sequence->restored_from = -1;
 }

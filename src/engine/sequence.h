@@ -51,6 +51,7 @@ struct sequence {
     int32_t computed;
     int32_t drafts[DRAFT_LIMIT_MAX]; /* to be verified in the next step */
     int32_t draft_count;
+    bool has_draft_rings;    /* the draft layer's rings are its own: nothing of who had the slot before */
     int32_t draft_gap_end;   /* the draft layer's rows from here on are its own; 0: all */
     int32_t restored_from;   /* snapshot slot whose saved row the draft layer has not seen yet; -1: none */
     int32_t branch_point;    /* where a snapshot would let others start too; 0: nowhere */

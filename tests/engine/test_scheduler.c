@@ -395,6 +395,51 @@ static void test_nothing_leaks(void **state) {
     free_world(world);
 }
 
+/*
+ * Rounds that fail, before they have changed anything or after: they end what runs and waits, and leave
+ * nothing in the next plan but what it needs itself.
+ */
+static void test_failed_rounds_leave_nothing(void **state) {
+    (void)state;
+    struct setting setting = {.seed = 19, .slots = 3, .rows = 40, .pages = 40, .snapshots = 6, .drafts = 2};
+    struct world *world = make_world(&setting);
+    for (int32_t i = 0; i < 200; i++) {
+        world->submitted = 0;
+        world->finished = 0;
+        while (world->submitted < 2 * setting.slots) {
+            submit_at_random(world);
+        }
+        for (int32_t steps = below(world, 8); steps > 0 && step(world); steps--) {
+        }
+        struct round_plan plan;
+        struct round_result result;
+        if (scheduler_plan(world->scheduler, world->now, &plan)) {
+            assert_in_range(plan.step.slot_operation_count, 0, 4 * setting.slots);
+            assert_in_range(plan.step.page_update_count, 0, 3 * setting.slots * (CONTEXT / PAGE_TOKENS));
+            if (below(world, 2) == 0) {
+                paper_model_run(world->model, &plan, &result);
+            }
+            scheduler_fail(world->scheduler, STATUS_IO, "the device is gone");
+        }
+        assert_int_equal(world->finished, world->submitted);
+        assert_int_equal(world->pages.free_count + prefix_cache_counters(world->prefixes).unused_pages,
+                         setting.pages);
+        for (int32_t r = 0; r < world->submitted; r++) {
+            struct sequence *sequence = &world->sequences[r];
+            if (sequence->finish_reason == SLUICE_FINISH_ERROR) {
+                assert_int_equal(sequence->status, STATUS_IO);
+                assert_string_equal(sequence->message, "the device is gone");
+            }
+            for (int32_t t = sequence->prompt_count; t < sequence->token_count; t++) {
+                assert_int_equal(sequence->tokens[t], paper_model_next_token(sequence->tokens, t));
+            }
+            sequence_deinit(sequence);
+        }
+    }
+    world->submitted = 0;
+    free_world(world);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_schedule_gives_the_same_texts),
@@ -404,6 +449,7 @@ int main(void) {
         cmocka_unit_test(test_deadlines_and_cancellation_take_one_step),
         cmocka_unit_test(test_shared_beginnings_run_once),
         cmocka_unit_test(test_nothing_leaks),
+        cmocka_unit_test(test_failed_rounds_leave_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

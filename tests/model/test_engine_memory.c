@@ -18,6 +18,7 @@
 #include "engine/engine_internal.h"
 #include "support/checkpoint_edit.h"
 #include "support/model_fixture.h"
+#include "support/round_driver.h"
 #include "weights/fixture.h"
 
 /* Calls of the allocation functions, and blocks that were not freed yet, from all threads. */
@@ -72,7 +73,7 @@ void __wrap_free(void *block) {
 }
 
 /* What was done to a stream while the record was open. */
-enum { COPY_TO_DEVICE = OP_COUNT, COPY_TO_HOST, COPY_WITHIN, DEEDS_MAX = 4096 };
+enum { COPY_TO_DEVICE = OP_COUNT, COPY_TO_HOST, COPY_WITHIN, FILL, DEEDS_MAX = 8192 };
 
 struct deed {
     int what;                     /* an operation or a kind of copy */
@@ -99,10 +100,12 @@ enum status __real_op_queue_submit(struct op_queue *queue, enum op_id op, const 
 enum status __real_stream_copy_to_device(struct stream *stream, void *to, const void *from, size_t bytes);
 enum status __real_stream_copy_to_host(struct stream *stream, void *to, const void *from, size_t bytes);
 enum status __real_stream_copy_within(struct stream *stream, void *to, const void *from, size_t bytes);
+enum status __real_stream_fill(struct stream *stream, void *to, unsigned char value, size_t bytes);
 enum status __wrap_op_queue_submit(struct op_queue *queue, enum op_id op, const void *args);
 enum status __wrap_stream_copy_to_device(struct stream *stream, void *to, const void *from, size_t bytes);
 enum status __wrap_stream_copy_to_host(struct stream *stream, void *to, const void *from, size_t bytes);
 enum status __wrap_stream_copy_within(struct stream *stream, void *to, const void *from, size_t bytes);
+enum status __wrap_stream_fill(struct stream *stream, void *to, unsigned char value, size_t bytes);
 
 enum status __wrap_op_queue_submit(struct op_queue *queue, enum op_id op, const void *args) {
     note((struct deed){(int)op, op_table_choose(queue->table, op, args), queue->arena->used});
@@ -122,6 +125,11 @@ enum status __wrap_stream_copy_to_host(struct stream *stream, void *to, const vo
 enum status __wrap_stream_copy_within(struct stream *stream, void *to, const void *from, size_t bytes) {
     note((struct deed){COPY_WITHIN, NULL, bytes});
     return __real_stream_copy_within(stream, to, from, bytes);
+}
+
+enum status __wrap_stream_fill(struct stream *stream, void *to, unsigned char value, size_t bytes) {
+    note((struct deed){FILL, NULL, bytes});
+    return __real_stream_fill(stream, to, value, bytes);
 }
 
 struct fixture {
@@ -197,11 +205,21 @@ static void test_drafting_off_costs_nothing(void **state) {
     }
 }
 
-/* A chunk, then decoding; the arena's bytes count from the first launch, whatever lies before. */
+/* The arena's bytes count from the first launch, whatever lies before. */
+static void count_from_first_launch(struct record *done) {
+    size_t base = 0;
+    for (int i = 0; i < done->count; i++) {
+        if (done->deeds[i].what < OP_COUNT) {
+            base = base == 0 ? done->deeds[i].bytes : base;
+            done->deeds[i].bytes -= base;
+        }
+    }
+}
+
+/* A chunk, then decoding. */
 static void record_steps(struct engine_core *engine, struct record *out) {
     float logits[2 * TINY_VOCABULARY];
     int32_t tokens[37];
-    size_t base = 0;
     model_spec_tokens(tokens, 37);
     *out = (struct record){0};
     record = out;
@@ -209,12 +227,7 @@ static void record_steps(struct engine_core *engine, struct record *out) {
     model_run(engine, 0, 35, tokens + 35, 2, logits);
     model_run(engine, 0, 37, tokens, 1, logits);
     record = NULL;
-    for (int i = 0; i < out->count; i++) {
-        if (out->deeds[i].what < OP_COUNT) {
-            base = base == 0 ? out->deeds[i].bytes : base;
-            out->deeds[i].bytes -= base;
-        }
-    }
+    count_from_first_launch(out);
 }
 
 static void expect_same_record(const struct record *actual, const struct record *expected) {
@@ -251,6 +264,67 @@ static void test_steps_without_drafts_do_nothing_more(void **state) {
     free(records);
 }
 
+/* Two requests on an engine's work, one joining late: chunks and answers. */
+static void record_rounds(const struct sluice_engine_options *options, struct record *out,
+                          struct sequence *sequences) {
+    struct sluice_request_options request = sluice_request_options_default();
+    struct round_driver driver;
+    int32_t tokens[200];
+    model_spec_tokens(tokens, 200);
+    request.prompt = tokens;
+    request.token_limit = 12;
+    *out = (struct record){0};
+    round_driver_open(&driver, options);
+    record = out;
+    for (int i = 0; i < 2; i++) {
+        request.prompt_count = 200 - (size_t)i;
+        round_driver_submit(&driver, &request, &sequences[i]);
+        for (int round = 0; round < 5; round++) {
+            assert_true(round_driver_run(&driver));
+        }
+    }
+    round_driver_finish(&driver);
+    record = NULL;
+    if (driver.work.controller != NULL) {
+        struct draft_counters counters = draft_controller_counters(driver.work.controller);
+        assert_true(counters.cold_ticks > 0);
+        assert_int_equal(counters.proposed + counters.warm_ticks, 0);
+    }
+    round_driver_close(&driver);
+    count_from_first_launch(out);
+}
+
+/*
+ * Whole rounds of an engine that could draft, but whose schedule says no drafts, are the same list of
+ * kernels, copies and fills, of the same sizes, as those of one without draft layer (M-1, M-36).
+ */
+static void test_cold_rounds_do_nothing_more(void **state) {
+    const struct fixture *fixture = *state;
+    static const struct sluice_draft_schedule_row never = {1000, 0};
+    struct record *records = calloc(2, sizeof *records);
+    struct sequence sequences[2][2];
+    assert_non_null(records);
+    for (int is_able = 0; is_able < 2; is_able++) {
+        struct sluice_engine_options options =
+            model_options(is_able ? fixture->directory : fixture->draftless);
+        options.numerics = SLUICE_NUMERICS_NATIVE;
+        options.sequence_limit = 2;
+        options.step_token_limit = 70;
+        options.draft.limit = 3 * is_able;
+        options.draft.schedule = &never;
+        options.draft.schedule_row_count = 1;
+        record_rounds(&options, &records[is_able], sequences[is_able]);
+    }
+    expect_same_record(&records[1], &records[0]);
+    for (int i = 0; i < 2; i++) {
+        assert_memory_equal(sequences[0][i].tokens, sequences[1][i].tokens,
+                            (size_t)sequences[0][i].token_count * sizeof(int32_t));
+        sequence_deinit(&sequences[0][i]);
+        sequence_deinit(&sequences[1][i]);
+    }
+    free(records);
+}
+
 /* Hidden states are never copied: a step and its draft passes move batch, indices and logits, no more. */
 static void test_drafts_copy_no_streams(void **state) {
     const struct fixture *fixture = *state;
@@ -276,7 +350,7 @@ static void test_drafts_copy_no_streams(void **state) {
     plan.source_rows = rows + 1;
     EXPECT_OK(executor_run_draft(engine->executor, &plan, logits));
     record = NULL;
-    size_t copied[3] = {0};
+    size_t copied[4] = {0};
     for (int i = 0; i < done->count; i++) {
         if (done->deeds[i].what >= OP_COUNT) {
             copied[done->deeds[i].what - OP_COUNT] += done->deeds[i].bytes;
@@ -463,6 +537,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_drafting_off_costs_nothing),
         cmocka_unit_test(test_steps_without_drafts_do_nothing_more),
+        cmocka_unit_test(test_cold_rounds_do_nothing_more),
         cmocka_unit_test(test_drafts_copy_no_streams),
         cmocka_unit_test(test_drafting_on_costs_its_own_rows),
         cmocka_unit_test(test_state_bytes),
