@@ -9,7 +9,11 @@
 #include "base/worker_pool.h"
 #include "tools/bench_loop.h"
 
-enum { REQUESTS_LEAST = 4, DEFAULT_DRAFTS = 3 };
+enum {
+    REQUESTS_LEAST = 4,
+    DEFAULT_DRAFTS = 3,
+    LEARNING_STEPS = 512, /* a controller that starts without drafts tries them within so many */
+};
 
 struct requests_session {
     const struct bench_requests_options *options;
@@ -105,7 +109,7 @@ static int request_count(int64_t concurrency) {
     return concurrency < REQUESTS_LEAST ? REQUESTS_LEAST : (int)concurrency;
 }
 
-/* Measures a setting once; repeat 0 is the one that does not count. */
+/* Measures a setting once; repeat 0 does not count. */
 static enum status measure(struct requests_session *session, int setting, int repeat,
                            struct bench_requests_row *row) {
     const struct bench_requests_options *options = session->options;
@@ -122,9 +126,9 @@ static enum status measure(struct requests_session *session, int setting, int re
     };
     struct bench_loop_result result;
     TRY(bench_loop_run(&loop, &result));
-    session->done_tokens += (uint64_t)requests * (uint64_t)options->gen_tokens;
-    progress_update(&session->progress, session->done_tokens);
     if (repeat > 0) {
+        session->done_tokens += (uint64_t)requests * (uint64_t)options->gen_tokens;
+        progress_update(&session->progress, session->done_tokens);
         double *rates = session->rates + setting * options->repeats;
         rates[repeat - 1] = bench_rate((double)result.stats.output_tokens, result.seconds);
         row->first_token_seconds += result.first_token_seconds / result.finished_requests / options->repeats;
@@ -171,6 +175,17 @@ static void summarise(struct requests_session *session, struct bench_requests_ro
     }
 }
 
+/* Runs what does not count until the adaptive settings have had time to find out what pays. */
+static enum status let_learn(struct requests_session *session, struct bench_requests_row *rows) {
+    for (int s = 0; s < session->setting_count; s++) {
+        while (session->settings[s].is_adaptive &&
+               sluice_engine_stats(session->engines[s]).steps < LEARNING_STEPS) {
+            TRY(measure(session, s, 0, &rows[s]));
+        }
+    }
+    return STATUS_OK;
+}
+
 static enum status measure_concurrency(struct requests_session *session, int64_t concurrency) {
     struct bench_requests_report *report = session->report;
     struct bench_requests_row *rows = report->rows + report->row_count;
@@ -178,6 +193,7 @@ static enum status measure_concurrency(struct requests_session *session, int64_t
     for (int s = 0; s < session->setting_count; s++) {
         rows[s] = (struct bench_requests_row){.concurrency = concurrency, .setting = session->settings[s]};
     }
+    TRY(let_learn(session, rows));
     for (int r = 0; r <= session->options->repeats; r++) {
         for (int i = 0; i < session->setting_count; i++) {
             int s = r % 2 == 0 ? i : session->setting_count - 1 - i;
@@ -215,7 +231,7 @@ static enum status prepare(struct requests_session *session) {
                : bench_prompts_write(&options->engine, length, options->seed, &session->prompts);
 }
 
-/* Output tokens of all measurements, for the progress line. */
+/* Output tokens of all measurements that count, for the progress line. */
 static uint64_t planned_tokens(const struct requests_session *session) {
     const struct bench_requests_options *options = session->options;
     uint64_t requests = 0;
@@ -223,7 +239,7 @@ static uint64_t planned_tokens(const struct requests_session *session) {
         requests += (uint64_t)request_count(options->concurrencies.values[i]);
     }
     return requests * (uint64_t)options->gen_tokens * (uint64_t)session->setting_count *
-           (uint64_t)(1 + options->repeats);
+           (uint64_t)options->repeats;
 }
 
 static enum status measure_all(struct requests_session *session) {

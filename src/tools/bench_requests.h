@@ -3,8 +3,8 @@
  *
  * For each number of requests an engine per draft setting is opened and stays open. Each repeat measures all
  * settings one after the other, and settings are compared by the median of the ratios within repeats: times
- * wander on a busy machine, ratios hold. A first round, which is not counted, lets caches fill and the
- * adaptive setting learn. Prompts are texts that the model knows, end tokens have no effect, and the prefix
+ * wander on a busy machine, ratios hold. A first round, and more with an adaptive setting so that it can
+ * learn, are not counted. Prompts are texts that the model knows, end tokens have no effect, and the prefix
  * cache is off.
  */
 #ifndef SLUICE_TOOLS_BENCH_REQUESTS_H
