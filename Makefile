@@ -87,6 +87,7 @@ test-full: test
 
 bench: test-packages build
 	bench/run_mini.sh $(SLUICE)
+	$(SLUICE) bench --model models/mini-v4 --concurrency 1,4,16 --gen-tokens 32 --repeats 3 --prefix-tokens 4000
 
 check-style: test-packages
 	tools/check_style

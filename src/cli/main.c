@@ -51,6 +51,7 @@ static const struct command_row commands[] = {
       "Examples:\n"
       "  sluice bench --model models/mini-v4 --prompt-tokens 128,512 --batch 1,4 --json\n"
       "  sluice bench --model models/mini-v4 --context 128,512,2048 --plot bench.svg\n"
+      "  sluice bench --model models/mini-v4 --concurrency 1,4,16 --drafts 0,2,adaptive\n"
       "  sluice bench --roofline"},
      command_bench},
     {{CLI_KERNELCHECK, "kernelcheck", "[OPERATION...]",

@@ -82,6 +82,10 @@ struct cli_options {
     const char *context; /* the same; NULL if not given */
     const char *batch;   /* the same */
     int64_t gen_tokens;
+    const char *concurrency; /* the same; NULL: no requests are measured */
+    const char *drafts;      /* "0,1,adaptive"; NULL: as the checkpoint allows */
+    int64_t request_tokens;
+    int64_t prefix_tokens; /* 0: not measured */
     int64_t repeats;
     bool roofline;
     const char *plot; /* SVG file to write; NULL for none */

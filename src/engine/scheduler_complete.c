@@ -147,9 +147,6 @@ void scheduler_complete(struct scheduler *scheduler, const struct round_result *
     scheduler_forget_changes(scheduler);
     observe(scheduler, result);
     for (int32_t i = 0; i < plan->segment_count; i++) {
-        if (plan->sequences[i]->start_seconds == 0.0) {
-            plan->sequences[i]->start_seconds = now;
-        }
         if (plan->segments[i].is_sampled) {
             take_feedback(scheduler, &result->feedback[taken++], now);
         } else {

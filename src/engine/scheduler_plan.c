@@ -251,6 +251,14 @@ static void start_plan(struct plan_arrays *plan) {
     plan->candidate_count = 0;
 }
 
+static void note_starts(const struct plan_arrays *plan, double now) {
+    for (int32_t i = 0; i < plan->segment_count; i++) {
+        if (plan->sequences[i]->start_seconds == 0.0) {
+            plan->sequences[i]->start_seconds = now;
+        }
+    }
+}
+
 bool scheduler_plan(struct scheduler *scheduler, double now, struct round_plan *out) {
     struct plan_arrays *plan = &scheduler->plan;
     end_where_due(scheduler, &scheduler->running, now);
@@ -260,6 +268,7 @@ bool scheduler_plan(struct scheduler *scheduler, double now, struct round_plan *
     plan_answers(scheduler);
     plan_prompts(scheduler);
     scheduler_admit(scheduler);
+    note_starts(plan, now);
     enum draft_regime regime = plan_drafts(scheduler);
     *out = (struct round_plan){
         .step = {.segments = plan->steps,

@@ -196,6 +196,8 @@ static const struct case_shape sparse_attention_shapes[] = {
     {.width = 16, .outer = 1, .plain = 16, .window = 1},
     {.width = 80, .outer = 3, .plain = 16, .window = 8, .is_in_place = true},
     {.width = 101, .outer = 2, .plain = 5, .window = 33, .ratio = 4, .page_rows = 5, .is_variant = true},
+    {.width = 64, .outer = 8, .plain = 16, .window = 64, .ratio = 4, .limit = 64},
+    {.width = 176, .outer = 2, .plain = 16, .window = 16, .ratio = 128, .is_variant = true},
     {.width = 512, .outer = 4, .plain = 64, .window = 128, .ratio = 4, .limit = 24, .is_variant = true},
     {.width = 512, .outer = 18, .plain = 64, .window = 16, .ratio = 128, .is_in_place = true},
     {.width = 128, .outer = 33, .plain = 64, .window = 128, .ratio = 4, .limit = 200, .page_rows = 1},

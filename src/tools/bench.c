@@ -96,18 +96,6 @@ static enum status copy_slot(struct bench_session *session, int64_t from, int64_
     return stream_synchronize(stream);
 }
 
-static int compare_seconds(const void *left, const void *right) {
-    double a = *(const double *)left;
-    double b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
-static struct bench_seconds summarise(double *samples, int count) {
-    qsort(samples, (size_t)count, sizeof *samples, compare_seconds);
-    double median = (samples[(count - 1) / 2] + samples[count / 2]) / 2.0;
-    return (struct bench_seconds){.median = median, .minimum = samples[0], .maximum = samples[count - 1]};
-}
-
 static void add_floor(const struct bench_report *report, struct bench_measure *measure) {
     if (report->limits.read_bytes_per_second > 0.0) {
         measure->bandwidth_floor_seconds = measure->work.bytes / report->limits.read_bytes_per_second;
@@ -132,7 +120,7 @@ static enum status measure_prefill(struct bench_session *session, int64_t length
     for (int64_t slot = repeats; slot < session->slot_count; slot++) {
         TRY(copy_slot(session, slot % repeats, slot));
     }
-    out->seconds = summarise(session->samples, repeats);
+    out->seconds = bench_spread_of(session->samples, repeats);
     int64_t chunk = session->core->options.step_token_limit;
     for (int64_t first = 0; first < length; first += chunk) {
         int64_t rows = length - first < chunk ? length - first : chunk;
@@ -154,7 +142,7 @@ static enum status measure_decode(struct bench_session *session, int64_t length,
     for (int r = 0; r < session->request->repeats; r++) {
         TRY(decode(session, batch, length, count, &session->samples[r]));
     }
-    out->seconds = summarise(session->samples, session->request->repeats);
+    out->seconds = bench_spread_of(session->samples, session->request->repeats);
     const struct step_shape middle = {
         .segment_count = batch, .segment_rows = 1, .first_position = length + count / 2, .logit_rows = batch};
     add_work(session, &middle, &out->work);
@@ -190,15 +178,6 @@ static enum status measure_rows(struct bench_session *session) {
     return STATUS_OK;
 }
 
-/* All numbers are at least 1. */
-static int64_t largest(const struct bench_numbers *numbers) {
-    int64_t value = 1;
-    for (int i = 0; i < numbers->count; i++) {
-        value = numbers->values[i] > value ? numbers->values[i] : value;
-    }
-    return value;
-}
-
 static enum status check_request(const struct bench_request *request) {
     CHECK(request->gen_tokens >= 1 && request->repeats >= 1, STATUS_BAD_ARGUMENT,
           "a benchmark needs at least one repeat and one token to generate");
@@ -209,8 +188,9 @@ static enum status check_request(const struct bench_request *request) {
 
 static enum status open_core(struct bench_session *session) {
     struct sluice_engine_options options = session->request->engine;
-    int64_t slots = largest(&session->request->batches);
-    options.context_tokens = largest(&session->request->prompt_tokens) + session->request->gen_tokens;
+    int64_t slots = bench_numbers_largest(&session->request->batches);
+    options.context_tokens =
+        bench_numbers_largest(&session->request->prompt_tokens) + session->request->gen_tokens;
     options.sequence_limit = (int)slots;
     options.has_prefix_cache = false;
     options.step_token_limit = options.step_token_limit < slots ? (int)slots : options.step_token_limit;

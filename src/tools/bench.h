@@ -15,14 +15,8 @@
 #include "base/string_buffer.h"
 #include "kernelcheck/roofline.h"
 #include "sluice/engine.h"
+#include "tools/bench_numbers.h"
 #include "tools/bench_work.h"
-
-enum { BENCH_NUMBERS_MAX = 32 };
-
-struct bench_numbers {
-    int64_t values[BENCH_NUMBERS_MAX];
-    int count;
-};
 
 struct bench_request {
     /* Directory, device, numerics, features, threads, chunk; the rest is worked out. */
@@ -34,16 +28,9 @@ struct bench_request {
     uint64_t seed;                      /* of the tokens */
 };
 
-/* Over the repeats. */
-struct bench_seconds {
-    double median;
-    double minimum;
-    double maximum;
-};
-
 /* What was measured, what it takes at least, and the share of the machine's limits that was reached. */
 struct bench_measure {
-    struct bench_seconds seconds;
+    struct bench_spread seconds;
     struct step_work work;
     double bandwidth_floor_seconds; /* the bytes at the machine's read bandwidth */
     double flop_floor_seconds;      /* the operations at its peak */

@@ -1,17 +1,7 @@
 /* Rates are of the median time; the fastest run gives the largest rate. */
 #include "tools/bench_report.h"
 
-#include <string.h>
-
-#include "backends/cpu/cpu_features.h"
-#include "lib/json.h"
-#include "tools/bench_machine.h"
-
-enum { CPU_NAME_BYTES = 256 };
-
-static double rate(double count, double seconds) {
-    return seconds > 0.0 ? count / seconds : 0.0;
-}
+#include "tools/bench_report_parts.h"
 
 static size_t state_bytes(const struct bench_report *report) {
     return report->facts.memory.slot_state_bytes + report->facts.memory.page_state_bytes;
@@ -33,10 +23,7 @@ static double floor_seconds(const struct bench_measure *measure) {
 
 static void append_machine(const struct roofline *limits, unsigned thread_count, unsigned cpu_features,
                            struct string_buffer *out) {
-    char name[CPU_NAME_BYTES];
-    bench_cpu_name(name, sizeof name);
-    string_buffer_append_format(out, "machine  %s, %u thread%s, kernels up to %s\n", name, thread_count,
-                                thread_count == 1 ? "" : "s", cpu_features_name(cpu_features));
+    bench_append_machine(thread_count, cpu_features, out);
     string_buffer_append_format(out, "limits   reads %.1f GB/s, f32 %.0f GFLOP/s, bf16 %.0f GFLOP/s\n",
                                 limits->read_bytes_per_second / 1e9, limits->f32_flops_per_second / 1e9,
                                 limits->bf16_flops_per_second / 1e9);
@@ -54,11 +41,13 @@ static void append_row(const struct bench_row *row, struct string_buffer *out) {
     double prompt = (double)row->prompt_tokens;
     double batch = (double)row->batch;
     string_buffer_append_format(out, "%8lld %6lld ", (long long)row->prompt_tokens, (long long)row->batch);
-    string_buffer_append_format(out, "%10.1f %9.1f %9.1f %6.1f%% ", rate(prompt, prefill->seconds.median),
-                                rate(prompt, prefill->seconds.maximum),
-                                rate(prompt, prefill->seconds.minimum), 100.0 * flop_fraction(prefill));
-    string_buffer_append_format(out, "%10.2f %9.2f %9.2f ", rate(batch, decode->seconds.median),
-                                rate(batch, decode->seconds.maximum), rate(batch, decode->seconds.minimum));
+    string_buffer_append_format(out, "%10.1f %9.1f %9.1f %6.1f%% ",
+                                bench_rate(prompt, prefill->seconds.median),
+                                bench_rate(prompt, prefill->seconds.maximum),
+                                bench_rate(prompt, prefill->seconds.minimum), 100.0 * flop_fraction(prefill));
+    string_buffer_append_format(out, "%10.2f %9.2f %9.2f ", bench_rate(batch, decode->seconds.median),
+                                bench_rate(batch, decode->seconds.maximum),
+                                bench_rate(batch, decode->seconds.minimum));
     string_buffer_append_format(out, "%9.2f %9.2f %9.1f %8.1f%% %6.1f%%\n", decode->seconds.median * 1e3,
                                 floor_seconds(decode) * 1e3, decode->work.bytes / 1e6,
                                 100.0 * bandwidth_fraction(decode), 100.0 * flop_fraction(decode));
@@ -85,35 +74,23 @@ enum status bench_report_text(const struct bench_report *report, struct string_b
     return string_buffer_check(out);
 }
 
-/* A pair of a JSON object under construction; false once memory is out. */
-static bool set_real(struct json *object, const char *key, double value) {
-    return json_set(object, key, json_new_real(value));
-}
-
-static bool set_integer(struct json *object, const char *key, int64_t value) {
-    return json_set(object, key, json_new_integer(value));
-}
-
-static bool set_text(struct json *object, const char *key, const char *text) {
-    return json_set(object, key, json_new_string(text, strlen(text)));
-}
-
 /* `tokens` are done in the measured time. */
 static struct json *new_measure(const struct bench_measure *measure, double tokens) {
     struct json *object = json_new_object();
-    bool is_complete = object != NULL && set_real(object, "seconds", measure->seconds.median) &&
-                       set_real(object, "min_seconds", measure->seconds.minimum) &&
-                       set_real(object, "max_seconds", measure->seconds.maximum) &&
-                       set_real(object, "tokens_per_second", rate(tokens, measure->seconds.median)) &&
-                       set_real(object, "min_tokens_per_second", rate(tokens, measure->seconds.maximum)) &&
-                       set_real(object, "max_tokens_per_second", rate(tokens, measure->seconds.minimum)) &&
-                       set_real(object, "bytes", measure->work.bytes) &&
-                       set_real(object, "operations", measure->work.operations) &&
-                       set_real(object, "bandwidth_floor_seconds", measure->bandwidth_floor_seconds) &&
-                       set_real(object, "flop_floor_seconds", measure->flop_floor_seconds) &&
-                       set_real(object, "floor_seconds", floor_seconds(measure)) &&
-                       set_real(object, "bandwidth_fraction", bandwidth_fraction(measure)) &&
-                       set_real(object, "flop_fraction", flop_fraction(measure));
+    bool is_complete =
+        object != NULL && bench_set_real(object, "seconds", measure->seconds.median) &&
+        bench_set_real(object, "min_seconds", measure->seconds.minimum) &&
+        bench_set_real(object, "max_seconds", measure->seconds.maximum) &&
+        bench_set_real(object, "tokens_per_second", bench_rate(tokens, measure->seconds.median)) &&
+        bench_set_real(object, "min_tokens_per_second", bench_rate(tokens, measure->seconds.maximum)) &&
+        bench_set_real(object, "max_tokens_per_second", bench_rate(tokens, measure->seconds.minimum)) &&
+        bench_set_real(object, "bytes", measure->work.bytes) &&
+        bench_set_real(object, "operations", measure->work.operations) &&
+        bench_set_real(object, "bandwidth_floor_seconds", measure->bandwidth_floor_seconds) &&
+        bench_set_real(object, "flop_floor_seconds", measure->flop_floor_seconds) &&
+        bench_set_real(object, "floor_seconds", floor_seconds(measure)) &&
+        bench_set_real(object, "bandwidth_fraction", bandwidth_fraction(measure)) &&
+        bench_set_real(object, "flop_fraction", flop_fraction(measure));
     if (!is_complete) {
         json_free(&object);
     }
@@ -125,17 +102,19 @@ static struct json *new_row(const struct bench_report *report, const struct benc
     double prompt = (double)row->prompt_tokens;
     double batch = (double)row->batch;
     bool is_complete =
-        object != NULL && set_integer(object, "prompt_tokens", row->prompt_tokens) &&
-        set_integer(object, "context", row->prompt_tokens) && set_integer(object, "batch", row->batch) &&
-        set_integer(object, "threads", report->thread_count) &&
-        set_real(object, "prefill_tokens_per_second", rate(prompt, row->prefill.seconds.median)) &&
-        set_real(object, "decode_tokens_per_second", rate(batch, row->decode.seconds.median)) &&
-        set_real(object, "bytes_per_step", row->decode.work.bytes) &&
-        set_real(object, "floor_seconds", floor_seconds(&row->decode)) &&
-        set_real(object, "bandwidth_fraction", bandwidth_fraction(&row->decode)) &&
-        set_real(object, "flop_fraction", flop_fraction(&row->prefill)) &&
-        set_integer(object, "peak_rss_bytes", (int64_t)row->peak_resident_bytes) &&
-        set_real(object, "load_seconds", report->facts.load_seconds) &&
+        object != NULL && bench_set_integer(object, "prompt_tokens", row->prompt_tokens) &&
+        bench_set_integer(object, "context", row->prompt_tokens) &&
+        bench_set_integer(object, "batch", row->batch) &&
+        bench_set_integer(object, "threads", report->thread_count) &&
+        bench_set_real(object, "prefill_tokens_per_second",
+                       bench_rate(prompt, row->prefill.seconds.median)) &&
+        bench_set_real(object, "decode_tokens_per_second", bench_rate(batch, row->decode.seconds.median)) &&
+        bench_set_real(object, "bytes_per_step", row->decode.work.bytes) &&
+        bench_set_real(object, "floor_seconds", floor_seconds(&row->decode)) &&
+        bench_set_real(object, "bandwidth_fraction", bandwidth_fraction(&row->decode)) &&
+        bench_set_real(object, "flop_fraction", flop_fraction(&row->prefill)) &&
+        bench_set_integer(object, "peak_rss_bytes", (int64_t)row->peak_resident_bytes) &&
+        bench_set_real(object, "load_seconds", report->facts.load_seconds) &&
         json_set(object, "prefill", new_measure(&row->prefill, prompt)) &&
         json_set(object, "decode", new_measure(&row->decode, batch));
     if (!is_complete) {
@@ -145,15 +124,11 @@ static struct json *new_row(const struct bench_report *report, const struct benc
 }
 
 static struct json *new_machine(const struct roofline *limits, unsigned thread_count, unsigned cpu_features) {
-    char name[CPU_NAME_BYTES];
-    bench_cpu_name(name, sizeof name);
-    struct json *object = json_new_object();
-    bool is_complete = object != NULL && set_text(object, "cpu", name) &&
-                       set_integer(object, "threads", thread_count) &&
-                       set_text(object, "cpu_features", cpu_features_name(cpu_features)) &&
-                       set_real(object, "read_bytes_per_second", limits->read_bytes_per_second) &&
-                       set_real(object, "f32_flops_per_second", limits->f32_flops_per_second) &&
-                       set_real(object, "bf16_flops_per_second", limits->bf16_flops_per_second);
+    struct json *object = bench_new_machine(thread_count, cpu_features);
+    bool is_complete = object != NULL &&
+                       bench_set_real(object, "read_bytes_per_second", limits->read_bytes_per_second) &&
+                       bench_set_real(object, "f32_flops_per_second", limits->f32_flops_per_second) &&
+                       bench_set_real(object, "bf16_flops_per_second", limits->bf16_flops_per_second);
     if (!is_complete) {
         json_free(&object);
     }
@@ -173,18 +148,18 @@ static struct json *new_rows(const struct bench_report *report) {
 static struct json *new_report(const struct bench_report *report) {
     struct json *object = json_new_object();
     bool is_complete =
-        object != NULL && set_text(object, "model", string_buffer_text(&report->model_directory)) &&
-        set_text(object, "description", string_buffer_text(&report->model_description)) &&
+        object != NULL && bench_set_text(object, "model", string_buffer_text(&report->model_directory)) &&
+        bench_set_text(object, "description", string_buffer_text(&report->model_description)) &&
         json_set(object, "machine",
                  new_machine(&report->limits, report->thread_count, report->cpu_features)) &&
-        set_real(object, "peak_flops_per_second", report->peak_flops) &&
-        set_integer(object, "chunk_tokens", report->chunk_tokens) &&
-        set_integer(object, "gen_tokens", report->gen_tokens) &&
-        set_integer(object, "repeats", report->repeats) &&
-        set_real(object, "load_seconds", report->facts.load_seconds) &&
-        set_integer(object, "state_bytes", (int64_t)state_bytes(report)) &&
-        set_integer(object, "mapped_bytes", (int64_t)report->facts.memory.mapped_weight_bytes) &&
-        set_integer(object, "copied_bytes", (int64_t)report->facts.memory.copied_weight_bytes) &&
+        bench_set_real(object, "peak_flops_per_second", report->peak_flops) &&
+        bench_set_integer(object, "chunk_tokens", report->chunk_tokens) &&
+        bench_set_integer(object, "gen_tokens", report->gen_tokens) &&
+        bench_set_integer(object, "repeats", report->repeats) &&
+        bench_set_real(object, "load_seconds", report->facts.load_seconds) &&
+        bench_set_integer(object, "state_bytes", (int64_t)state_bytes(report)) &&
+        bench_set_integer(object, "mapped_bytes", (int64_t)report->facts.memory.mapped_weight_bytes) &&
+        bench_set_integer(object, "copied_bytes", (int64_t)report->facts.memory.copied_weight_bytes) &&
         json_set(object, "rows", new_rows(report));
     if (!is_complete) {
         json_free(&object);
@@ -192,21 +167,11 @@ static struct json *new_report(const struct bench_report *report) {
     return object;
 }
 
-/* Appends and frees the object; NULL means that memory was out. */
-static enum status write_line(struct json *object, struct string_buffer *out) {
-    CHECK_MEMORY(object);
-    enum status status = json_write(object, out);
-    json_free(&object);
-    TRY(status);
-    string_buffer_append_char(out, '\n');
-    return string_buffer_check(out);
-}
-
 enum status bench_report_json(const struct bench_report *report, struct string_buffer *out) {
-    return write_line(new_report(report), out);
+    return bench_write_line(new_report(report), out);
 }
 
 enum status bench_limits_json(const struct roofline *limits, unsigned thread_count, unsigned cpu_features,
                               struct string_buffer *out) {
-    return write_line(new_machine(limits, thread_count, cpu_features), out);
+    return bench_write_line(new_machine(limits, thread_count, cpu_features), out);
 }

@@ -41,6 +41,37 @@ head -n 1 "$work/plot.svg" | grep -q '^<svg ' || fail "no picture"
     --numerics ideal >"$work/output" 2>"$work/errors" || fail "guard: $(cat "$work/errors")"
 grep -q '^ *8 *1 ' "$work/output" || fail "no row in the table: $(cat "$work/output")"
 
+# Requests. Every measurement counts what came in its time: at least the tokens of the requests that ended.
+"$program" bench --model "$model" --concurrency 3,1 --drafts 2,0,adaptive,2 --request-tokens 8 --gen-tokens 6 \
+    --repeats 2 --prefix-tokens 300 --json --plot "$work/requests.svg" >"$work/report" 2>"$work/errors" ||
+    fail "requests: $(cat "$work/errors")"
+holds "rows of requests" '[.rows[] | [.concurrency, .drafts, .draft_limit]] ==
+    [[1,"2",2],[1,"0",0],[1,"adaptive",2],[3,"2",2],[3,"0",0],[3,"adaptive",2]]'
+holds "rates of requests" '[.rows[] | .min_tokens_per_second <= .tokens_per_second and
+    .tokens_per_second <= .max_tokens_per_second and .min_tokens_per_second > 0] | all'
+holds "ratios" '[.rows[] | .over_off > 0 and .over_best_fixed > 0 and (.drafts != "0" or .over_off == 1)
+    and ((.is_best_fixed | not) or .over_best_fixed == 1)] | all'
+holds "one best" '[.rows | group_by(.concurrency)[] | map(select(.is_best_fixed)) | length == 1
+    and .[0].drafts != "adaptive"] | all'
+holds "times of requests" '[.rows[] | .first_token_seconds > 0 and .token_seconds > 0
+    and .planning_fraction > 0 and .planning_fraction < 1] | all'
+holds "tokens" '[.rows[] | .output_tokens >= 2 * 4 * 6 and .output_tokens <= 2 * (4 + 3) * 6] | all'
+holds "no drafts" '[.rows[] | select(.drafts == "0") | .draft_tokens == 0 and .draft_fraction == 0
+    and .verified_drafts == [] and .mean_accepted_length == 1 and .steps >= 2 * 4 * 6 / .concurrency] | all'
+holds "drafts" '[.rows[] | select(.drafts == "2") | .draft_tokens > 0 and (.verified_drafts | length == 2)
+    and .accepted_drafts[0] <= .verified_drafts[0] and .verified_drafts[1] <= .verified_drafts[0]
+    and (.mean_accepted_length - 1 - (.accepted_drafts | add) / .verified_drafts[0] | fabs) < 1e-9] | all'
+holds "prefix" '.prefix | .prompt_tokens == 300 and .cached_tokens == 256 and .cold_seconds > 0
+    and .hit_seconds > 0 and .speedup > 0'
+holds "settings of requests" '.request_tokens == 8 and .gen_tokens == 6 and .repeats == 2 and .temperature == 0'
+grep -q 'drafts adaptive: ' "$work/requests.svg" || fail "no picture of requests"
+
+printf 'Once upon a time there was a fox. The fox went to the river and saw a bear.' >"$work/prompts"
+"$program" bench --model "$model" --concurrency 2 --request-tokens 5 --gen-tokens 2 --repeats 1 --temperature 1 \
+    --prompt-file "$work/prompts" >"$work/output" 2>"$work/errors" || fail "prompt file: $(cat "$work/errors")"
+[ "$(grep -c '^ *2 *\([0-3]\|adaptive\)[* ] ' "$work/output")" = 5 ] || fail "wanted 5 rows: $(cat "$work/output")"
+grep -q 'of the given text, answers of 2 at temperature 1' "$work/output" || fail "run: $(cat "$work/output")"
+
 "$program" bench --roofline --json >"$work/report" || fail "roofline"
 holds "limits" '.read_bytes_per_second > 1e8 and .f32_flops_per_second > 1e8 and (.cpu | length) > 0'
 
@@ -49,6 +80,13 @@ refuse "no number" 2 '--batch takes numbers from 1 to 16777216, separated by com
 refuse "zero" 2 '--prompt-tokens takes numbers' --model "$model" --prompt-tokens 0
 refuse "empty" 2 '--context takes numbers' --model "$model" --context ''
 refuse "too long" 1 "max_position_embeddings" --model "$model" --prompt-tokens 9000000 --batch 1
+refuse "no requests" 2 "say with --concurrency how many" --model "$model" --drafts 1
+refuse "bad drafts" 2 'and "adaptive", separated by commas, not "1,adapt"' --model "$model" --concurrency 1 --drafts 1,adapt
+refuse "too many drafts" 2 "--drafts takes numbers from 0 to 16" --model "$model" --concurrency 1 --drafts 17
+refuse "too many requests" 2 "--concurrency takes numbers up to 4096" --model "$model" --concurrency 5000
+refuse "lengths twice" 2 "the length of --request-tokens" --model "$model" --concurrency 1 --context 64
+refuse "short text" 1 "too few for one prompt of 500" --model "$model" --concurrency 1 --request-tokens 500 \
+    --prompt-file "$work/prompts"
 refuse "no such folder" 1 "/nonexistent" --model /nonexistent
 
 report

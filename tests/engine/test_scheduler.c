@@ -332,6 +332,27 @@ static void test_deadlines_and_cancellation_take_one_step(void **state) {
     free_world(world);
 }
 
+/* Waiting ends when the first step begins, not when it is done. */
+static void test_waiting_ends_with_the_first_step(void **state) {
+    (void)state;
+    struct setting setting = {.seed = 19, .slots = 1, .rows = 8, .pages = 40, .requests = 2};
+    struct world *world = make_world(&setting);
+    struct round_plan plan;
+    struct round_result result;
+    int32_t prompt[20] = {5};
+    submit(world, prompt, 20, 2, 0);
+    submit(world, prompt, 20, 2, 0);
+    for (double now = 7.0; scheduler_plan(world->scheduler, now, &plan); now += 2.0) {
+        paper_model_run(world->model, &plan, &result);
+        scheduler_complete(world->scheduler, &result, now + 1.0);
+    }
+    /* 20 rows are three steps, the second token a fourth: at 7, 9, 11 and 13. Then the other's turn. */
+    assert_true(world->sequences[0].start_seconds == 7.0);
+    assert_true(world->sequences[0].first_token_seconds == 12.0);
+    assert_true(world->sequences[1].start_seconds == 15.0);
+    free_world(world);
+}
+
 /* A second request with the same beginning runs only what is new. */
 static void test_shared_beginnings_run_once(void **state) {
     (void)state;
@@ -447,6 +468,7 @@ int main(void) {
         cmocka_unit_test(test_prompts_do_not_delay_answers),
         cmocka_unit_test(test_priorities_and_order),
         cmocka_unit_test(test_deadlines_and_cancellation_take_one_step),
+        cmocka_unit_test(test_waiting_ends_with_the_first_step),
         cmocka_unit_test(test_shared_beginnings_run_once),
         cmocka_unit_test(test_nothing_leaks),
         cmocka_unit_test(test_failed_rounds_leave_nothing),

@@ -21,9 +21,9 @@ static void set_times(void) {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         double step = 0.010 + 0.005 * (double)i;
         double prompt = (double)rows[i].prompt_tokens / 1000.0;
-        rows[i].decode.seconds = (struct bench_seconds){step, step * 0.9, step * 1.1};
+        rows[i].decode.seconds = (struct bench_spread){step, step * 0.9, step * 1.1};
         rows[i].decode.bandwidth_floor_seconds = step / 2.0;
-        rows[i].prefill.seconds = (struct bench_seconds){prompt, prompt, prompt};
+        rows[i].prefill.seconds = (struct bench_spread){prompt, prompt, prompt};
         rows[i].prefill.flop_floor_seconds = prompt / 4.0;
     }
 }
@@ -95,8 +95,8 @@ static void wide_spans_are_logarithmic(void **state) {
 static void a_single_row_can_be_drawn(void **state) {
     (void)state;
     struct bench_row row = {.prompt_tokens = 64, .batch = 2};
-    row.decode.seconds = (struct bench_seconds){0.02, 0.02, 0.02};
-    row.prefill.seconds = (struct bench_seconds){0.5, 0.5, 0.5};
+    row.decode.seconds = (struct bench_spread){0.02, 0.02, 0.02};
+    row.prefill.seconds = (struct bench_spread){0.5, 0.5, 0.5};
     struct bench_report report = {.rows = &row, .row_count = 1};
     struct string_buffer picture = {0};
     assert_int_equal(bench_plot_svg(&report, &picture), STATUS_OK);

@@ -22,7 +22,8 @@ static inline void lanes_decode_fp8_row(const struct row_layout *layout, const u
     const unsigned char *plain = row + row_layout_plain_offset(layout);
     for (int64_t first = 0; first < coded; first += ACT8_KV_BLOCK) {
         float scale = e8m0_decode(row[coded + first / ACT8_KV_BLOCK]);
-        for (int64_t i = first; i < first + ACT8_KV_BLOCK; i += PIECE_LANES) {
+        int64_t end = first + ACT8_KV_BLOCK < coded ? first + ACT8_KV_BLOCK : coded;
+        for (int64_t i = first; i < end; i += PIECE_LANES) {
             piece_store(out + i, piece_decode_e4m3(piece_load_bytes(row + i)) * scale);
         }
     }
@@ -57,7 +58,8 @@ static inline const float *lanes_decode_row(const struct row_layout *layout, con
     if (layout->encoding == ROW_F32 && layout->width % LANES == 0) {
         return (const float *)(const void *)row;
     }
-    if (layout->encoding == ROW_FP8 && coded % ACT8_KV_BLOCK == 0 && layout->plain_width % LANES == 0) {
+    if (layout->encoding == ROW_FP8 && coded % PIECE_LANES == 0 && coded % LANES == 0 &&
+        layout->plain_width % LANES == 0) {
         lanes_decode_fp8_row(layout, row, room);
         return room;
     }

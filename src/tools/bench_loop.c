@@ -1,0 +1,141 @@
+/* Requests start in the order in which they were submitted: the loop waits for the first that has not. */
+#include "tools/bench_loop.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+
+struct loop {
+    const struct bench_loop_options *options;
+    struct sluice_request **requests; /* in order of submission; NULL: ended */
+    int submitted;
+    int started;
+    struct bench_loop_result *result;
+};
+
+enum status bench_loop_check_end(const struct sluice_request_state *state) {
+    bool is_error = state->finish_reason == SLUICE_FINISH_ERROR;
+    CHECK(state->finish_reason == SLUICE_FINISH_LENGTH,
+          is_error ? (enum status)state->status : STATUS_INTERNAL,
+          "a request of the benchmark ended early: %s", state->message);
+    return STATUS_OK;
+}
+
+static enum status submit(struct loop *loop) {
+    const struct bench_loop_options *options = loop->options;
+    struct sluice_request_options request = sluice_request_options_default();
+    request.prompt = bench_prompts_at(options->prompts, options->first_prompt + (size_t)loop->submitted);
+    request.prompt_count = options->prompts->length;
+    request.token_limit = options->gen_tokens;
+    request.sampling.temperature = options->temperature;
+    request.sampling.seed = options->seed + (uint64_t)loop->submitted;
+    request.skips_prefix_cache = true;
+    TRY((enum status)sluice_engine_submit(options->engine, &request, &loop->requests[loop->submitted]));
+    loop->submitted++;
+    return STATUS_OK;
+}
+
+static void count_end(struct bench_loop_result *result, const struct sluice_request_state *state) {
+    result->finished_requests++;
+    result->first_token_seconds += state->first_token_seconds - state->queue_seconds;
+    if (state->token_count > 1) {
+        result->token_seconds +=
+            (state->last_token_seconds - state->first_token_seconds) / (double)(state->token_count - 1);
+    }
+}
+
+/* Gives up those that have ended. */
+static enum status collect(struct loop *loop) {
+    for (int i = 0; i < loop->started; i++) {
+        if (loop->requests[i] == NULL) {
+            continue;
+        }
+        struct sluice_request_state state = sluice_request_state(loop->requests[i]);
+        if (state.phase == SLUICE_REQUEST_FINISHED) {
+            TRY(bench_loop_check_end(&state));
+            count_end(loop->result, &state);
+            sluice_request_release(&loop->requests[i]);
+        }
+    }
+    return STATUS_OK;
+}
+
+static enum status run(struct loop *loop) {
+    const struct bench_loop_options *options = loop->options;
+    while (loop->result->finished_requests < options->request_count) {
+        while (loop->submitted < loop->result->finished_requests + 2 * options->concurrency) {
+            TRY(submit(loop));
+        }
+        (void)sluice_request_wait(loop->requests[loop->started], SIZE_MAX, 0, -1.0);
+        while (loop->started < loop->submitted &&
+               sluice_request_state(loop->requests[loop->started]).phase != SLUICE_REQUEST_WAITING) {
+            loop->started++;
+        }
+        TRY(collect(loop));
+    }
+    return STATUS_OK;
+}
+
+/* The engine has nothing to do afterwards. */
+static void cancel_rest(struct loop *loop) {
+    for (int i = 0; i < loop->submitted; i++) {
+        if (loop->requests[i] != NULL) {
+            sluice_request_cancel(loop->requests[i]);
+        }
+    }
+    for (int i = 0; i < loop->submitted; i++) {
+        if (loop->requests[i] != NULL) {
+            (void)sluice_request_wait(loop->requests[i], SIZE_MAX, SIZE_MAX, -1.0);
+            sluice_request_release(&loop->requests[i]);
+        }
+    }
+}
+
+/* `sign` is 1 or -1. */
+static void add_counters(struct sluice_engine_stats *sum, const struct sluice_engine_stats *more, int sign) {
+    sum->steps += sign * more->steps;
+    sum->step_rows += sign * more->step_rows;
+    sum->step_seconds += sign * more->step_seconds;
+    sum->planning_seconds += sign * more->planning_seconds;
+    sum->draft_seconds += sign * more->draft_seconds;
+    sum->finished_requests += sign * more->finished_requests;
+    sum->preemptions += sign * more->preemptions;
+    sum->prompt_tokens += sign * more->prompt_tokens;
+    sum->cached_prompt_tokens += sign * more->cached_prompt_tokens;
+    sum->output_tokens += sign * more->output_tokens;
+    sum->draft_tokens += sign * more->draft_tokens;
+    for (int i = 0; i < SLUICE_DRAFT_POSITIONS_MAX; i++) {
+        sum->verified_drafts[i] += sign * more->verified_drafts[i];
+        sum->accepted_drafts[i] += sign * more->accepted_drafts[i];
+    }
+    for (int i = 0; i <= SLUICE_DRAFT_POSITIONS_MAX; i++) {
+        sum->ticks_by_draft_length[i] += sign * more->ticks_by_draft_length[i];
+    }
+    sum->cold_ticks += sign * more->cold_ticks;
+    sum->warm_ticks += sign * more->warm_ticks;
+    sum->draft_switches += sign * more->draft_switches;
+    sum->draft_guard_trips += sign * more->draft_guard_trips;
+}
+
+void bench_stats_add(struct sluice_engine_stats *sum, const struct sluice_engine_stats *more) {
+    struct sluice_engine_stats counters = *more;
+    add_counters(&counters, sum, 1);
+    *sum = counters;
+}
+
+enum status bench_loop_run(const struct bench_loop_options *options, struct bench_loop_result *out) {
+    struct loop loop = {.options = options, .result = out};
+    *out = (struct bench_loop_result){0};
+    size_t most = (size_t)options->request_count + 3 * (size_t)options->concurrency;
+    loop.requests = calloc(most, sizeof(struct sluice_request *));
+    CHECK_MEMORY(loop.requests);
+    struct sluice_engine_stats before = sluice_engine_stats(options->engine);
+    double started = clock_seconds();
+    enum status status = run(&loop);
+    out->seconds = clock_seconds() - started;
+    out->stats = sluice_engine_stats(options->engine);
+    add_counters(&out->stats, &before, -1);
+    cancel_rest(&loop);
+    free(loop.requests);
+    return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
+}
