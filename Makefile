@@ -12,14 +12,16 @@ RUN_SUM := $(SLUICE) generate --model models/mini-v4 --chat --thinking --tempera
 	--system "You are a kind teacher." \
 	--prompt "Rosa has 41 figs and buys 17 more. How many figs does Rosa have now?"
 
-.PHONY: help build run test test-full test-release test-asan test-tsan test-emulated fuzz bench check-style tidy format clean \
+.PHONY: help build run test test-full test-release test-asan test-tsan test-emulated \
+	test-valgrind fuzz bench check-style tidy format clean \
 	install build-packages test-packages
 
 help:
 	@echo "make build        build the program: $(SLUICE)"
 	@echo "make run          build, then generate text with the bundled model models/mini-v4"
 	@echo "make test         all tests: release, sanitizers, style (docs/testing.md)"
-	@echo "make test-full    the same and what takes long: ThreadSanitizer, emulation, fuzzers, clang-tidy"
+	@echo "make test-full    the same and what takes long: ThreadSanitizer, emulation, valgrind,"
+	@echo "                  fuzzers, clang-tidy"
 	@echo "make bench        measure tokens per second; results go to bench/results/"
 	@echo "make check-style  formatting, include table, sizes, headers, scripts, spelling"
 	@echo "make format       format all C files"
@@ -73,6 +75,11 @@ test-emulated: build
 	ctest --test-dir build/aarch64 --output-on-failure --no-tests=error -j $(TEST_JOBS) \
 		-R '^test_(number_format|rope|rows|linear|attention|swiglu|hyper|router|compressor|indexer|quantize|select|json|tokenizer|session|deepseek|noise|sampler$$)'
 
+# Reads of memory that nobody wrote: what the sanitizers do not see.
+test-valgrind: build
+	@tools/install_packages valgrind
+	tests/cli/test_valgrind.sh $(SLUICE) .
+
 fuzz: test-packages
 	cmake --preset fuzz --log-level=WARNING
 	cmake --build --preset fuzz --target fuzzers
@@ -81,6 +88,7 @@ fuzz: test-packages
 test-full: test
 	$(MAKE) --no-print-directory test-tsan
 	$(MAKE) --no-print-directory test-emulated
+	$(MAKE) --no-print-directory test-valgrind
 	$(MAKE) --no-print-directory fuzz
 	$(MAKE) --no-print-directory tidy
 	@echo "All tests of test-full passed."

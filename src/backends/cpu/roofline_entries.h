@@ -7,6 +7,8 @@
 extern const struct roofline_loops roofline_loops_portable;
 extern const struct roofline_loops roofline_loops_avx2;
 extern const struct roofline_loops roofline_loops_avx512;
-extern const struct roofline_loops roofline_loops_avx512_bf16; /* its bf16 loop alone */
+/* Their bf16 loops alone. */
+extern const struct roofline_loops roofline_loops_avx512_bf16;
+extern const struct roofline_loops roofline_loops_amx_bf16;
 
 #endif

@@ -10,6 +10,7 @@ struct roofline_loops roofline_loops_choose(unsigned features) {
         &roofline_loops_avx2,
         &roofline_loops_avx512,
         &roofline_loops_avx512_bf16,
+        &roofline_loops_amx_bf16,
 #endif
     };
     struct roofline_loops chosen = *all[0];

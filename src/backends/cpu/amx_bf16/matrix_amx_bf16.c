@@ -8,6 +8,7 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "backends/cpu/amx_bf16/tile_config.h"
 #include "backends/cpu/avx512_bf16/input_rows.h"
 #include "backends/cpu/avx512_bf16/matrix_block.h"
 #include "backends/cpu/kernel_lists.h"
@@ -15,26 +16,18 @@
 #include "backends/cpu/matrix/matrix_store_lanes.h"
 
 enum {
-    TILE_ROWS = 16,    /* inputs of a tile, and weight rows of one */
     TILE_COLUMNS = 32, /* columns of a tile product */
     TILE_WORDS = TILE_ROWS * TILE_COLUMNS,
-    TILE_BYTES_WIDE = 64,
     SUM_FLOATS = 2 * TILE_ROWS * MATRIX_BLOCK_ROWS, /* of two tiles of inputs and both groups of rows */
 };
 
-/* Tiles: 0-3 sums of (input tile, weight tile), 4-5 inputs, 6-7 weights. */
-struct tile_config {
-    uint8_t palette;
-    uint8_t start_row;
-    uint8_t reserved[14];
-    uint16_t bytes_wide[16];
-    uint8_t rows[16];
-};
-
-/* `first` and `second`: rows of the two input tiles, 0 to 16. */
+/*
+ * Tiles: 0-3 sums of (input tile, weight tile), 4-5 inputs, 6-7 weights. `first` and `second`: rows of the
+ * two input tiles, 0 to 16.
+ */
 static void load_config(int64_t first, int64_t second) {
     struct tile_config config = {.palette = 1};
-    for (int tile = 0; tile < 8; tile++) {
+    for (int tile = 0; tile < TILE_COUNT; tile++) {
         int64_t rows = TILE_ROWS;
         if (tile < 6) {
             rows = tile == 0 || tile == 1 || tile == 4 ? first : second;
