@@ -30,8 +30,12 @@ struct rank {
     int failure_count;
 };
 
+/* A rank that fails keeps the others waiting: not for ever. */
+static const double first_deadline_seconds = 30;
+
 static void *run_rank(void *argument) {
     struct rank *rank = argument;
+    comm_set_deadline(rank->comm, first_deadline_seconds);
     rank->failure_count = rank->main(rank->comm, rank->context);
     comm_destroy(&rank->comm);
     return NULL;
