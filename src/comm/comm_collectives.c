@@ -1,4 +1,7 @@
-/* Collectives without arithmetic, made of messages: every rank sends to every other directly. */
+/*
+ * Collectives without arithmetic, made of messages: every rank sends to every other directly. Sends start
+ * first: to start a receive may copy, and the peer should not wait for that.
+ */
 #include <assert.h>
 #include <string.h>
 
@@ -26,8 +29,8 @@ enum status comm_pass_gather(struct comm_pass *pass, const void *in, const size_
     size_t own_bytes = offsets[comm->rank + 1] - offsets[comm->rank];
     for (int distance = 1; distance < comm->size; distance++) {
         int from = rank_behind(comm, distance);
-        TRY(comm_pass_receive(pass, from, bytes + offsets[from], offsets[from + 1] - offsets[from]));
         TRY(comm_pass_send(pass, rank_ahead(comm, distance), in, own_bytes));
+        TRY(comm_pass_receive(pass, from, bytes + offsets[from], offsets[from + 1] - offsets[from]));
     }
     copy_bytes(bytes + offsets[comm->rank], in, own_bytes);
     TRY(comm_pass_wait(pass));
@@ -50,9 +53,9 @@ static enum status pass_exchange(struct comm_pass *pass, const char *in, const s
     for (int distance = 1; distance < comm->size; distance++) {
         int from = rank_behind(comm, distance);
         int to = rank_ahead(comm, distance);
+        TRY(comm_pass_send(pass, to, in + send_offsets[to], send_offsets[to + 1] - send_offsets[to]));
         TRY(comm_pass_receive(pass, from, out + receive_offsets[from],
                               receive_offsets[from + 1] - receive_offsets[from]));
-        TRY(comm_pass_send(pass, to, in + send_offsets[to], send_offsets[to + 1] - send_offsets[to]));
     }
     size_t own_bytes = send_offsets[comm->rank + 1] - send_offsets[comm->rank];
     assert(own_bytes == receive_offsets[comm->rank + 1] - receive_offsets[comm->rank]);

@@ -76,8 +76,8 @@ static void add_contributions(const struct contributions *parts, float *out) {
 
 static enum status exchange_floats(struct comm_pass *pass, int peer, const float *out, int64_t out_count,
                                    float *in, int64_t in_count) {
-    TRY(comm_pass_receive(pass, peer, in, (size_t)in_count * sizeof *in));
     TRY(comm_pass_send(pass, peer, out, (size_t)out_count * sizeof *out));
+    TRY(comm_pass_receive(pass, peer, in, (size_t)in_count * sizeof *in));
     TRY(comm_pass_wait(pass));
     return STATUS_OK;
 }
@@ -103,8 +103,8 @@ static enum status sum_direct(struct comm_pass *pass, float *values, int64_t cou
     size_t bytes = (size_t)count * sizeof *values;
     for (int distance = 1; distance < comm->size; distance++) {
         int from = (comm->rank + comm->size - distance) % comm->size;
-        TRY(comm_pass_receive(pass, from, other_part(&parts, from), bytes));
         TRY(comm_pass_send(pass, (comm->rank + distance) % comm->size, values, bytes));
+        TRY(comm_pass_receive(pass, from, other_part(&parts, from), bytes));
     }
     TRY(comm_pass_wait(pass));
     add_contributions(&parts, values);
@@ -123,9 +123,9 @@ static enum status scatter_direct(struct comm_pass *pass, const float *values, c
     for (int distance = 1; distance < comm->size; distance++) {
         int from = (comm->rank + comm->size - distance) % comm->size;
         int to = (comm->rank + distance) % comm->size;
-        TRY(comm_pass_receive(pass, from, other_part(&parts, from), (size_t)parts.count * sizeof *values));
         TRY(comm_pass_send(pass, to, values + first[to] * width,
                            (size_t)((first[to + 1] - first[to]) * width) * sizeof *values));
+        TRY(comm_pass_receive(pass, from, other_part(&parts, from), (size_t)parts.count * sizeof *values));
     }
     TRY(comm_pass_wait(pass));
     add_contributions(&parts, out);

@@ -1,9 +1,9 @@
 /*
  * Messages copied once, from the sender's memory to the receiver's.
  *
- * A message that finds its counterpart waiting in the queue of its pair is matched with it. The receiver
- * copies if it waits anyway, for this message or for another; a receiver that computes has the sender copy.
- * So a sender does not depend on when the receiver comes to wait, if that has started to receive.
+ * A message that finds its counterpart in the queue of its pair is copied at once by who comes with it: so
+ * neither side depends on when the other comes to wait, only on its start. But a receiver that waits anyway,
+ * for this message or for another, copies itself, so that the sender can go on.
  *
  * One lock guards the group; nobody holds it while copying. A rank that waits watches a counter of its end
  * for a moment, if there is a core for each rank, then sleeps on a condition.
@@ -25,7 +25,7 @@ enum { SPIN_LOOKS = 64 };
 
 enum message_state {
     MESSAGE_QUEUED,
-    MESSAGE_MATCHED, /* the receiver is to copy */
+    MESSAGE_MATCHED, /* the receiver, which waits, is to copy */
     MESSAGE_COPYING, /* one of the two is at it: nobody takes the message back now */
     MESSAGE_DONE,
     MESSAGE_WRONG_SIZE,
@@ -140,15 +140,14 @@ static void match(struct thread_end *end, struct thread_message *own, struct thr
     }
     own->counterpart = other;
     other->counterpart = own;
-    own->state = MESSAGE_MATCHED;
-    other->state = MESSAGE_MATCHED;
-    if (own == receive) {
-        queue_push(&end->matched, receive);
-    } else if (peer_of(end, own)->is_waiting) {
-        queue_push(&peer_of(end, own)->matched, receive);
-        tell(peer_of(end, own));
+    struct thread_end *peer = peer_of(end, own);
+    if (own == send && peer->is_waiting) {
+        own->state = MESSAGE_MATCHED;
+        other->state = MESSAGE_MATCHED;
+        queue_push(&peer->matched, receive);
+        tell(peer);
     } else {
-        copy_message(end, send);
+        copy_message(end, own);
     }
 }
 

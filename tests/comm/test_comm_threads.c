@@ -30,8 +30,12 @@ struct rank {
     int failure_count;
 };
 
+/* A rank that fails keeps the others waiting: not for ever. */
+static const double first_deadline_seconds = 30;
+
 static void *run_rank(void *argument) {
     struct rank *rank = argument;
+    comm_set_deadline(rank->comm, first_deadline_seconds);
     rank->failure_count = rank->main(rank->comm, rank->context);
     comm_destroy(&rank->comm);
     return NULL;
@@ -210,6 +214,50 @@ static void test_send_without_receiver_ends_in_time(void **state) {
     run_group(2, run_unwanted_send, &lost);
 }
 
+/* Rank 0's send ends although rank 1 only starts to receive, before or after it, and waits much later. */
+static int run_without_waiting_receiver(struct comm *comm, void *context) {
+    struct counter *step = context;
+    int failure_count = 0;
+    struct comm_request requests[2];
+    unsigned char memory[2] = {11, 22};
+    comm_set_deadline(comm, deadline_seconds + margin_seconds);
+    if (comm_rank(comm) == 0) {
+        EXPECT(comm_start_send(comm, NULL, 1, &memory[0], 1, &requests[0]) == STATUS_OK);
+        atomic_store(&step->count, 1);
+        EXPECT(comm_wait(comm, &requests[0]) == STATUS_OK);
+        while (atomic_load(&step->count) < 2) {
+            sleep_seconds(0.001);
+        }
+        EXPECT(comm_start_send(comm, NULL, 1, &memory[1], 1, &requests[1]) == STATUS_OK);
+        EXPECT(comm_wait(comm, &requests[1]) == STATUS_OK);
+        atomic_store(&step->count, 3);
+        return failure_count;
+    }
+    while (atomic_load(&step->count) < 1) {
+        sleep_seconds(0.001);
+    }
+    memset(memory, 0, sizeof memory);
+    for (int i = 0; i < 2; i++) {
+        EXPECT(comm_start_receive(comm, NULL, 0, &memory[i], 1, &requests[i]) == STATUS_OK);
+    }
+    atomic_store(&step->count, 2);
+    double started = clock_seconds();
+    while (atomic_load(&step->count) < 3 && clock_seconds() - started < deadline_seconds + margin_seconds) {
+        sleep_seconds(0.001);
+    }
+    EXPECT(atomic_load(&step->count) == 3);
+    EXPECT(comm_wait(comm, &requests[0]) == STATUS_OK);
+    EXPECT(comm_wait(comm, &requests[1]) == STATUS_OK);
+    EXPECT(memory[0] == 11 && memory[1] == 22);
+    return failure_count;
+}
+
+static void test_send_needs_no_waiting_receiver(void **state) {
+    (void)state;
+    struct counter step = {.count = 0};
+    run_group(2, run_without_waiting_receiver, &step);
+}
+
 /* All but rank 0 wait for it; it ends the group instead. */
 static int run_abort(struct comm *comm, void *context) {
     (void)context;
@@ -363,6 +411,7 @@ int main(void) {
         cmocka_unit_test(test_barrier_waits_for_all),
         cmocka_unit_test(test_missing_rank_is_reported_in_time),
         cmocka_unit_test(test_send_without_receiver_ends_in_time),
+        cmocka_unit_test(test_send_needs_no_waiting_receiver),
         cmocka_unit_test(test_abort_wakes_everybody),
         cmocka_unit_test(test_rank_that_left_is_noticed_at_once),
         cmocka_unit_test(test_idle_ranks_sleep),
