@@ -35,9 +35,8 @@ struct tensor_spec {
     int rank;
     int64_t shape[TENSOR_RANK_MAX]; /* as stored in the file */
     enum placement placement;
-    enum placement
-        inner_placement;    /* PLACEMENT_SPLIT_EXPERTS: where every rank holds a part of each expert */
-    int placement_unit;     /* rows or columns that may not be torn apart; 1 if any cut is legal */
+    enum placement inner_placement; /* of split experts, where each rank has a part of every one */
+    int placement_unit;             /* rows or columns that may not be torn apart; 1 if any cut is legal */
     const char *even_units; /* what units are, if all ranks must have equally many; else NULL (G-9). Static */
     int leaf_count;         /* leaves of the sums over columns: a cut must leave them whole; 1: plain sums */
     enum placement_stage stage;

@@ -578,21 +578,29 @@ static void missing_draft_tensors_are_noticed(void **state) {
     fixture_remove(directory);
 }
 
-/* The engine tells model and loader apart; where they disagree, no weight is read through NULL later. */
+/* Loads for the other of two stages than the model is for. */
+static void expect_mismatch_noticed(const struct rank_setting *setting, int model_stage,
+                                    const char *fragment) {
+    struct loaded_rank rank;
+    rank_prepare(setting, model_stage, &rank);
+    rank.layout.place.pipeline = 1 - model_stage;
+    EXPECT_OK(checkpoint_load(&rank.checkpoint, &rank.list, &rank.layout, machine.device, machine.stream,
+                              rank.tensors, &rank.weights));
+    fixture_expect_error(rank.model->family->bind(rank.model, &rank.list, rank.tensors), STATUS_INTERNAL,
+                         fragment);
+    rank_free(&rank, machine.device);
+}
+
+/* The engine tells model and loader of the stage apart; where they disagree, nothing is read through NULL. */
 static void a_stage_that_was_not_loaded_is_noticed(void **state) {
     (void)state;
     struct rank_setting setting = rank_setting_split(directories.layout, LAYOUT_LAYERS, 2, 1, false);
-    static const char *const fragments[] = {"layers.4.", "layers.0."};
-    for (int s = 0; s < 2; s++) {
-        struct loaded_rank rank;
-        rank_prepare(&setting, 1 - s, &rank);
-        rank.layout.place.pipeline = s;
-        EXPECT_OK(checkpoint_load(&rank.checkpoint, &rank.list, &rank.layout, machine.device, machine.stream,
-                                  rank.tensors, &rank.weights));
-        fixture_expect_error(rank.model->family->bind(rank.model, &rank.list, rank.tensors), STATUS_INTERNAL,
-                             fragments[s]);
-        rank_free(&rank, machine.device);
-    }
+    expect_mismatch_noticed(&setting, 0, "tensor layers.0.");
+    expect_mismatch_noticed(&setting, 1, "tensor layers.4.");
+    setting.first_layers[1] = LAYOUT_LAYERS;
+    expect_mismatch_noticed(&setting, 1, "the head was not loaded");
+    setting.first_layers[1] = 0;
+    expect_mismatch_noticed(&setting, 0, "the embedding was not loaded");
 }
 
 int main(void) {

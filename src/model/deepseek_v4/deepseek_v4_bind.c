@@ -28,14 +28,12 @@ static void bind_weight(struct weight *weight, const struct tensor_spec *spec,
     set_shape(weight, spec, &loaded->part);
 }
 
-/* Widens the range of experts that this rank has something of. */
+/* Every layer lists its experts in order, and a rank has the same range of them in each. */
 static void note_expert(struct model *model, int64_t expert) {
-    int64_t end = model->first_expert + model->held_experts;
-    if (model->held_experts == 0 || expert < model->first_expert) {
+    if (model->held_experts == 0) {
         model->first_expert = expert;
     }
-    end = expert < end ? end : expert + 1;
-    model->held_experts = end - model->first_expert;
+    model->held_experts = expert - model->first_expert + 1;
 }
 
 /* The loader and the model were told of the same stage. */
