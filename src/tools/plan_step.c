@@ -17,12 +17,17 @@ struct dry_run {
     struct state_pool states;
 };
 
+/* `boundaries`: what a part works on, and what a draft pass writes. */
 typedef enum status (*part_runner)(const struct dry_run *run, const struct step *step,
-                                   struct boundary *boundary);
+                                   struct boundary *boundaries);
 
-static void describe_boundary(const struct dry_run *run, int64_t rows, struct boundary *out) {
+static enum status alloc_boundary(struct dry_run *run, int64_t rows, struct boundary *out) {
     run->model->family->describe_boundary(run->model, numerics_activation_dtype(run->shape->numerics), rows,
                                           out);
+    for (int i = 0; i < out->count; i++) {
+        TRY(device_arena_alloc(&run->arena, tensor_bytes(&out->tensors[i]), &out->tensors[i].data));
+    }
+    return STATUS_OK;
 }
 
 static enum status run_embedding(const struct dry_run *run, const struct step *step,
@@ -65,11 +70,9 @@ static enum status run_draft_state(const struct dry_run *run, const struct step 
 /* A pass with logits, one row per segment. */
 static enum status run_draft(const struct dry_run *run, const struct step *step, struct boundary *boundary) {
     void *rows;
-    struct boundary out;
-    describe_boundary(run, step->batch->row_count, &out);
     TRY(device_arena_alloc(step->queue->arena, (size_t)step->batch->row_count * sizeof(int32_t), &rows));
-    TRY(run->model->family->forward_draft(run->model, step, boundary, rows, &out));
-    return run_logits(run, step, &out, step->batch->row_count, true);
+    TRY(run->model->family->forward_draft(run->model, step, boundary, rows, &boundary[1]));
+    return run_logits(run, step, &boundary[1], step->batch->row_count, true);
 }
 
 /* The most that a part takes at once for so many rows. */
@@ -77,16 +80,18 @@ static enum status measure(struct dry_run *run, part_runner part, int64_t row_co
     const struct step_segment segment = {.row_count = (int32_t)row_count};
     const struct step_plan plan = {.segments = &segment, .segment_count = 1};
     struct batch_view batch;
-    struct boundary boundary;
+    struct boundary boundaries[2];
     device_arena_init_planning(&run->arena);
-    describe_boundary(run, row_count, &boundary);
+    TRY(alloc_boundary(run, row_count, &boundaries[0]));
+    TRY(alloc_boundary(run, row_count, &boundaries[1]));
+    size_t boundary_bytes = device_arena_mark(&run->arena);
     TRY(batch_upload(&plan, NULL, NULL, &run->arena, &batch));
     struct step step = {.queue = &run->queue,
                         .batch = &batch,
                         .states = run->states.rows,
                         .activation = numerics_activation_dtype(run->shape->numerics)};
-    TRY(part(run, &step, &boundary));
-    *out = run->arena.high_water;
+    TRY(part(run, &step, boundaries));
+    *out = run->arena.high_water - boundary_bytes;
     return STATUS_OK;
 }
 
