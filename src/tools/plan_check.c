@@ -28,12 +28,12 @@ static enum status check_ranks(const struct plan_machine *machine, const struct 
     CHECK(mesh->context == 1, STATUS_UNSUPPORTED,
           "context parallelism of %d was asked for, which is not supported yet: leave it at 1",
           mesh->context);
-    int ranks = plan_machine_rank_count(machine);
-    CHECK(mesh_rank_count(mesh) == ranks, STATUS_USAGE,
-          "%d data x %d pipeline x %d context x %d tensor parallel ranks are %d, but the machine has %d "
-          "devices: "
-          "change -dp, -pp or -tp, or the machine",
-          mesh->data, mesh->pipeline, mesh->context, mesh->tensor, mesh_rank_count(mesh), ranks);
+    int64_t asked = (int64_t)mesh->data * mesh->pipeline * mesh->context * mesh->tensor;
+    CHECK(asked == plan_machine_rank_count(machine), STATUS_USAGE,
+          "%d data x %d pipeline x %d context x %d tensor parallel ranks are %lld, but the machine has %d "
+          "devices: change -dp, -pp or -tp, or the machine",
+          mesh->data, mesh->pipeline, mesh->context, mesh->tensor, (long long)asked,
+          plan_machine_rank_count(machine));
     return STATUS_OK;
 }
 

@@ -9,7 +9,7 @@
 
 #include "lib/json.h"
 
-enum { PROFILE_BYTES_MAX = 1 << 20, COUNT_MAX = 65536 };
+enum { PROFILE_BYTES_MAX = 1 << 20, COUNT_MAX = 4096 };
 
 /*
  * Memory, how fast it is read, dense 8-bit (else bf16) matrix operations, and one way of the fabric between

@@ -137,21 +137,35 @@ static void append_traffic(const char *name, const struct plan *plan, const stru
     ADD("\n");
 }
 
-/* What takes most of a step, and what would make it less. */
-static const char *advice(const struct plan *plan) {
+/* What takes most of a step. */
+enum limit { LIMIT_BOUNDARIES, LIMIT_LINKS, LIMIT_COMPUTING, LIMIT_READING };
+
+static enum limit limit_of(const struct plan *plan) {
     int bottleneck = plan->speed.bottleneck_stage;
     if (bottleneck == PLAN_BOUNDARIES) {
-        return "the links between stages; fewer stages or --sp send less";
+        return LIMIT_BOUNDARIES;
     }
     const struct plan_seconds *seconds = &plan->stages[bottleneck].decode;
     if (seconds->link > seconds->read && seconds->link > seconds->compute) {
-        return "links inside the stage; less -tp, or more stages instead of ranks that share experts, send "
-               "less";
+        return LIMIT_LINKS;
     }
-    if (seconds->compute > seconds->read) {
-        return "computing; more ranks share it";
-    }
-    return "reading weights and state; more sequences at once share the weights' part, more ranks divide it";
+    return seconds->compute > seconds->read ? LIMIT_COMPUTING : LIMIT_READING;
+}
+
+static const char *limit_name(enum limit limit) {
+    static const char *const names[] = {"stage boundaries", "links", "computing", "reading"};
+    return names[limit];
+}
+
+/* What would make it less. */
+static const char *limit_advice(enum limit limit) {
+    static const char *const advice[] = {
+        "fewer stages or --sp send less",
+        "a smaller -tp, or more stages instead of ranks that share experts, sends less",
+        "more ranks share it",
+        "more sequences at once share the reading of weights, more ranks divide it",
+    };
+    return advice[limit];
 }
 
 static void append_speed(const struct plan *plan, struct string_buffer *out) {
@@ -163,14 +177,14 @@ static void append_speed(const struct plan *plan, struct string_buffer *out) {
         ADD("  drafts: %.2f tokens per round are assumed; without them choose none and compare\n",
             speed->tokens_per_round);
     }
-    if (speed->bottleneck_stage == PLAN_BOUNDARIES) {
-        ADD("  decoding is limited by %s\n", advice(plan));
-    } else {
+    enum limit limit = limit_of(plan);
+    ADD("  limited by %s", limit_name(limit));
+    if (limit != LIMIT_BOUNDARIES) {
         const struct plan_seconds *seconds = &plan->stages[speed->bottleneck_stage].decode;
-        ADD("  decoding is limited by stage %d (%.2f ms reading, %.2f computing, %.2f links): %s\n",
-            speed->bottleneck_stage, seconds->read * 1e3, seconds->compute * 1e3, seconds->link * 1e3,
-            advice(plan));
+        ADD(" on stage %d (a decoding step: %.2f ms reading, %.2f computing, %.2f links)",
+            speed->bottleneck_stage, seconds->read * 1e3, seconds->compute * 1e3, seconds->link * 1e3);
     }
+    ADD("; %s\n", limit_advice(limit));
 }
 
 void plan_report_layout(const struct plan *plan, struct string_buffer *out) {
@@ -209,7 +223,7 @@ void plan_report_layouts(const struct plan_layouts *layouts, struct string_buffe
         ADD("  %-26s %10.0f %10.1f %12.0f %12lld  %s\n", string_buffer_text(&mesh),
             plan->speed.tokens_per_second, plan->speed.tokens_per_round / plan->speed.cycle_seconds,
             plan->speed.prefill_tokens_per_second, (long long)plan->token_capacity * plan->request.mesh.data,
-            advice(plan));
+            limit_name(limit_of(plan)));
         string_buffer_deinit(&mesh);
     }
 }

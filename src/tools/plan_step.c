@@ -1,6 +1,8 @@
 /* The parts run in an arena that only counts, each by itself: stages combine them. */
 #include "tools/plan_step.h"
 
+#include <stdlib.h>
+
 #include "backends/backend_registry.h"
 #include "base/worker_pool.h"
 #include "engine/batch_upload.h"
@@ -115,6 +117,19 @@ static enum status measure_parts(struct dry_run *run, struct plan_step_bytes *ou
     return STATUS_OK;
 }
 
+/* Kernels are chosen by how weights are stored; nothing reads the bytes, so that all may lie in one place. */
+static enum status bind_placeholders(const struct plan_model *model) {
+    static const char nothing[1] = {0};
+    struct loaded_tensor *loaded = calloc(model->list.count, sizeof *loaded);
+    CHECK_MEMORY(loaded);
+    for (size_t i = 0; i < model->list.count; i++) {
+        loaded[i] = (struct loaded_tensor){.dtype = model->list.specs[i].dtype, .data = nothing};
+    }
+    enum status status = model->model->family->bind(model->model, &model->list, loaded);
+    free(loaded);
+    return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
+}
+
 enum status plan_step_measure(const struct plan_model *model, const struct plan_step_shape *shape,
                               struct plan_step_bytes *out) {
     enum status status = STATUS_OK;
@@ -125,6 +140,7 @@ enum status plan_step_measure(const struct plan_model *model, const struct plan_
                                                .context_tokens = shape->context_tokens,
                                                .page_tokens = shape->page_tokens};
     *out = (struct plan_step_bytes){0};
+    TRY_GOTO(bind_placeholders(model));
     TRY_GOTO(backend_find("cpu", &backend));
     TRY_GOTO(backend->build_table(shape->numerics, "auto", &run.table));
     TRY_GOTO(state_pool_init(&run.states, NULL, &model->states, shape->numerics, &options));

@@ -26,8 +26,9 @@ struct plan_step_bytes {
 };
 
 /*
- * Runs the model dry with the kernels of the cpu backend on this machine. Weights are whole: where tensor
- * parallelism cuts them a rank needs less.
+ * Runs the model dry with the kernels of the cpu backend on this machine; binds it to placeholders, so that
+ * it can run in no other way afterwards. Weights are whole: where tensor parallelism cuts them a rank needs
+ * less.
  */
 enum status plan_step_measure(const struct plan_model *model, const struct plan_step_shape *shape,
                               struct plan_step_bytes *out);

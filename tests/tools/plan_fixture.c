@@ -24,11 +24,15 @@ void plan_fixture_open(struct plan_fixture *fixture, const char *config, int dra
     fixture->request.draft_limit = draft_limit;
     expect_ok(plan_model_read(path, NULL, draft_limit, &fixture->model));
     expect_ok(plan_machine_read(&machine, &fixture->machine));
+    fixture->devices_per_host = fixture->machine.devices_per_host;
 }
 
 static void set_mesh(struct plan_fixture *fixture, int data, int pipeline, int tensor) {
     fixture->request.mesh = (struct mesh_shape){data, pipeline, 1, tensor, data * tensor > 1};
-    fixture->machine = plan_machine_scale(&fixture->machine, data * pipeline * tensor);
+    int ranks = data * pipeline * tensor;
+    bool fills_hosts = ranks % fixture->devices_per_host == 0;
+    fixture->machine.devices_per_host = fills_hosts ? fixture->devices_per_host : ranks;
+    fixture->machine = plan_machine_scale(&fixture->machine, ranks);
 }
 
 void plan_fixture_make(struct plan_fixture *fixture, int data, int pipeline, int tensor) {

@@ -8,6 +8,7 @@ struct plan_fixture {
     struct plan_model model;
     struct plan_machine machine;
     struct plan_request request;
+    int devices_per_host; /* where the ranks of a mesh fill hosts */
     struct plan_step_bytes step;
     struct plan plan;
 };
@@ -16,7 +17,7 @@ struct plan_fixture {
 void plan_fixture_open(struct plan_fixture *fixture, const char *config, int draft_limit, const char *gpus,
                        const char *hosts);
 
-/* Makes the plan of a mesh; fails the test if it cannot be made. */
+/* Makes the plan of a mesh on as many devices; fails the test if it cannot be made. */
 void plan_fixture_make(struct plan_fixture *fixture, int data, int pipeline, int tensor);
 
 /* Expects plan_make to refuse the request with a message that has all the words, up to a NULL. */
