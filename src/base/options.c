@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HELP_COLUMNS = 100, HELP_INDENT = 34, NAME_BYTES_MAX = 64 };
+enum { HELP_COLUMNS = 100, HELP_INDENT = 34, NAME_BYTES_MAX = 64, SHORT_ALIAS_BYTES_MAX = 3 };
 
 /* Beyond these a bound is there for the type's sake and would only clutter an error or the help. */
 static const double ERROR_BOUND_MAX = 1e15;
@@ -150,20 +150,25 @@ static bool is_name(const char *candidate, const char *name, size_t length) {
     return candidate != NULL && strlen(candidate) == length && memcmp(candidate, name, length) == 0;
 }
 
-/* Aliases of one or two letters are written with one dash: -m, -tp. */
-static bool is_alias_short(const struct option_row *row) {
-    return row->alias != NULL && strlen(row->alias) <= 2;
+/* A few letters are spelt with one dash: -n, and as in vLLM -tp. */
+static bool is_short_alias(const char *alias) {
+    return alias != NULL && strlen(alias) <= SHORT_ALIAS_BYTES_MAX;
 }
 
-/* The row of that name, of any command; NULL if there is none. */
+/*
+ * The row of that name, of any command; NULL if there is none. Single letters are for one dash only, two or
+ * three for one or two.
+ */
 static const struct option_row *find_row(const struct option_table *table, const char *name, size_t length,
                                          bool is_short) {
     for (size_t i = 0; i < table->row_count; i++) {
         const struct option_row *row = &table->rows[i];
+        bool alias_is_short = is_short_alias(row->alias);
         if (!is_short && is_name(row->name, name, length)) {
             return row;
         }
-        if (is_short == is_alias_short(row) && is_name(row->alias, name, length)) {
+        bool is_spelling = is_short ? alias_is_short : length > 1;
+        if (is_spelling && is_name(row->alias, name, length)) {
             return row;
         }
     }
@@ -184,7 +189,7 @@ static enum status find_nearest(const struct parser *parser, const char *word, b
             continue;
         }
         names[count++] = row->name;
-        if (row->alias != NULL && !is_alias_short(row)) {
+        if (row->alias != NULL && !is_short_alias(row->alias)) {
             names[count++] = row->alias;
         }
     }
@@ -324,7 +329,7 @@ static bool is_negation_shown(const struct option_row *row) {
 
 /* Fills `text` with "  -m, --model DIR" and returns its length. */
 static int format_spelling(const struct option_row *row, char *text, size_t text_bytes) {
-    bool alias_is_short = is_alias_short(row);
+    bool alias_is_short = is_short_alias(row->alias);
     bool alias_is_long = row->alias != NULL && !alias_is_short;
     const char *value_name = row->type == OPTION_CHOICE ? row->choices : row->value_name;
     return snprintf(text, text_bytes, "  %s%s%s--%s%s%s%s%s%s", alias_is_short ? "-" : "",

@@ -31,7 +31,7 @@ struct option_list {
 
 struct option_row {
     const char *name;  /* without dashes: "max-tokens" */
-    const char *alias; /* another long spelling, or one or two letters for a single dash; NULL if none */
+    const char *alias; /* another long spelling, or up to three letters behind one dash; NULL if none */
     enum option_type type;
     unsigned commands; /* bit mask of the commands that take it */
     const char

@@ -28,6 +28,9 @@ enum status command_synth(const struct cli_options *options, int word_count, cha
 /* How fast a checkpoint runs here, beside the machine's limits. */
 enum status command_bench(const struct cli_options *options, int word_count, char **words);
 
+/* What a layout would hold, send and do, without weights. */
+enum status command_plan(const struct cli_options *options, int word_count, char **words);
+
 /* Every kernel against the reference. */
 enum status command_kernelcheck(const struct cli_options *options, int word_count, char **words);
 

@@ -116,7 +116,8 @@ enum status cli_engine_options_read(const struct cli_options *options, int defau
         engine->parallel = (struct sluice_parallel_options){
             .pipeline = (int)options->pipeline_parallel_size,
             .tensor = (int)options->tensor_parallel_size,
-            .has_expert_parallelism = options->enable_expert_parallel,
+            .has_expert_parallelism =
+                !options->enable_expert_parallel_given || options->enable_expert_parallel,
         };
     }
     if (options->memory_limit != NULL) {

@@ -54,6 +54,12 @@ static const struct command_row commands[] = {
       "  sluice bench --model models/mini-v4 --concurrency 1,4,16 --drafts 0,2,adaptive\n"
       "  sluice bench --roofline"},
      command_bench},
+    {{CLI_PLAN, "plan", "", "Works out whether and how fast a model would run on a machine, without weights.",
+      "Examples:\n"
+      "  sluice plan --config config.json --gpus 8x141GB\n"
+      "  sluice plan --config config.json --hosts 2x128GB --link 25Gbit -pp 2 --max-num-seqs 8\n"
+      "  sluice plan --config config.json --gpus 8xh200 --scale 16,32,64 --max-num-seqs 256"},
+     command_plan},
     {{CLI_KERNELCHECK, "kernelcheck", "[OPERATION...]",
       "Checks every kernel of this program against the reference, on this machine.",
       "Examples:\n"

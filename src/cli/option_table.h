@@ -21,6 +21,7 @@ enum cli_command {
     CLI_BENCH = 1 << 4,
     CLI_KERNELCHECK = 1 << 5,
     CLI_CHAT = 1 << 6,
+    CLI_PLAN = 1 << 7,
 };
 
 /* Values of options with choices, in their order. */
@@ -33,7 +34,7 @@ struct cli_options {
     /* Files. */
     const char *model;     /* directory of a checkpoint; NULL if not given */
     const char *tokenizer; /* tokenizer.json, instead of the model's */
-    const char *config;    /* config.json of the checkpoint to write */
+    const char *config;    /* config.json of the checkpoint to write or to plan for */
     const char *out;       /* directory to write it to */
     int64_t shard_bytes;   /* 0: one file */
 
@@ -92,14 +93,32 @@ struct cli_options {
     bool bench;       /* kernelcheck: time instead of check */
     bool quick;
 
+    /* Planning: the machine and the layout. */
+    const char *gpus;    /* "8x141GB" */
+    const char *hosts;   /* "2x128GB" */
+    const char *link;    /* "25Gbit" */
+    const char *profile; /* JSON file */
+    const char *scale;   /* "16,32,64" */
+    int64_t tensor_parallel_size, pipeline_parallel_size, data_parallel_size;
+    bool tensor_parallel_size_given, pipeline_parallel_size_given, data_parallel_size_given;
+    int64_t context_parallel_size;
+    bool enable_expert_parallel,
+        enable_expert_parallel_given; /* without either flag: where there are ranks */
+    bool sp, sp_given;                /* the same */
+    const char *pp_layer_partition;   /* "12,12,12,7" */
+    int64_t pp_inflight;              /* 0: one group per stage */
+    int64_t pp_buffers;
+    int64_t block_size;
+    int64_t max_num_seqs;
+    bool enable_prefix_caching;
+    double gpu_memory_utilization;
+
     /* Execution. */
     int numerics;             /* enum cli_numerics */
     int device;               /* enum cli_device */
     const char *cpu_features; /* "auto" or a set's name */
     int64_t threads;          /* 0: the allowed cores */
     int64_t chunk_tokens;
-    int64_t tensor_parallel_size, pipeline_parallel_size;
-    bool enable_expert_parallel;
     const char *memory_limit;       /* "6GB"; NULL: none */
     bool speculative;               /* chat: draft without being asked */
     const char *speculative_config; /* JSON */

@@ -12,7 +12,7 @@
 #include "cli/option_table.h"
 
 static const unsigned command_bits[] = {CLI_GENERATE, CLI_TOKENIZE,    CLI_INSPECT, CLI_SYNTH,
-                                        CLI_BENCH,    CLI_KERNELCHECK, CLI_CHAT};
+                                        CLI_BENCH,    CLI_KERNELCHECK, CLI_CHAT,    CLI_PLAN};
 enum { COMMAND_COUNT = sizeof command_bits / sizeof command_bits[0] };
 
 static enum status parse(unsigned bit, int argc, char **argv, struct cli_options *options) {
@@ -53,6 +53,29 @@ static void test_defaults_of_chat(void **state) {
     assert_int_equal(parse(CLI_CHAT, 5, argv, &options), STATUS_OK);
     assert_true(!options.speculative && options.max_tokens_given && options.max_tokens == 5);
     assert_string_equal(options.history, "none");
+}
+
+/* As in vLLM; both dashes are what other programs take. */
+static void test_spellings_of_layouts(void **state) {
+    (void)state;
+    struct cli_options options;
+    char *argv[] = {"-tp", "4", "--pp", "2", "-dp=3", "-ep", "--no-sp"};
+    assert_int_equal(parse(CLI_PLAN, 0, NULL, &options), STATUS_OK);
+    assert_int_equal(options.tensor_parallel_size, 1);
+    assert_false(options.tensor_parallel_size_given || options.enable_expert_parallel_given ||
+                 options.sp_given);
+    assert_int_equal(options.max_num_seqs, 16);
+    assert_int_equal(options.chunk_tokens, 512);
+    assert_true(options.enable_prefix_caching && options.gpu_memory_utilization == 0.9);
+    assert_int_equal(parse(CLI_PLAN, 7, argv, &options), STATUS_OK);
+    assert_int_equal(options.tensor_parallel_size, 4);
+    assert_int_equal(options.pipeline_parallel_size, 2);
+    assert_int_equal(options.data_parallel_size, 3);
+    assert_true(options.enable_expert_parallel && options.enable_expert_parallel_given);
+    assert_true(options.sp_given && !options.sp);
+    /* One letter has one dash. */
+    char *wrong[] = {"--n", "4"};
+    assert_int_equal(parse(CLI_GENERATE, 2, wrong, &options), STATUS_USAGE);
 }
 
 static void test_choices_match_their_enums(void **state) {
@@ -108,11 +131,9 @@ static void test_rows_are_sound(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults_of_generate),
-        cmocka_unit_test(test_defaults_of_chat),
-        cmocka_unit_test(test_choices_match_their_enums),
-        cmocka_unit_test(test_spellings_of_vllm),
-        cmocka_unit_test(test_rows_are_sound),
+        cmocka_unit_test(test_defaults_of_generate), cmocka_unit_test(test_defaults_of_chat),
+        cmocka_unit_test(test_spellings_of_layouts), cmocka_unit_test(test_choices_match_their_enums),
+        cmocka_unit_test(test_spellings_of_vllm),    cmocka_unit_test(test_rows_are_sound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,253 @@
+/*
+ * Two dynamic programmes over cuts: the first finds the smallest possible largest cost, the second the most
+ * even partition that keeps to it.
+ */
+#include "parallel/partition.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+/* Sums of the same numbers in another order count as equal. */
+static const double ROUNDING = 1e-9;
+
+/* The search: tables over stages and ends, [stage_count + 1][layer_count + 1]. */
+struct search {
+    const struct partition_input *input;
+    int stage_count;
+    double *cost_sums;   /* [layer_count + 1]: of the layers before */
+    double *byte_sums;   /* the same */
+    double *values;      /* largest cost, or sum of squares, of the best partition; infinite: none */
+    int *cuts;           /* where its last stage begins */
+    double largest_cost; /* that a stage may have */
+};
+
+static double range_sum(const double *values, int first, int end) {
+    double sum = 0.0;
+    for (int i = first; values != NULL && i < end; i++) {
+        sum += values[i];
+    }
+    return sum;
+}
+
+static double end_costs(const struct partition_input *input, int stage_count, int stage) {
+    return (stage == 0 ? input->first_cost : 0.0) + (stage == stage_count - 1 ? input->last_cost : 0.0);
+}
+
+static double end_bytes(const struct partition_input *input, int stage_count, int stage) {
+    return input->stage_bytes + (stage == 0 ? input->first_bytes : 0.0) +
+           (stage == stage_count - 1 ? input->last_bytes : 0.0);
+}
+
+double partition_stage_cost(const struct partition_input *input, int stage_count, const int *first_layers,
+                            int stage) {
+    return range_sum(input->layer_costs, first_layers[stage], first_layers[stage + 1]) +
+           end_costs(input, stage_count, stage);
+}
+
+double partition_stage_bytes(const struct partition_input *input, int stage_count, const int *first_layers,
+                             int stage) {
+    return range_sum(input->layer_bytes, first_layers[stage], first_layers[stage + 1]) +
+           end_bytes(input, stage_count, stage);
+}
+
+double partition_imbalance(const struct partition_input *input, int stage_count, const int *first_layers) {
+    double largest = 0.0;
+    double sum = 0.0;
+    for (int stage = 0; stage < stage_count; stage++) {
+        double cost = partition_stage_cost(input, stage_count, first_layers, stage);
+        largest = cost > largest ? cost : largest;
+        sum += cost;
+    }
+    return sum > 0.0 ? largest * stage_count / sum : 1.0;
+}
+
+/* The dependency that a cut before `layer` tears apart, NULL if there is none. */
+static const struct partition_dependency *torn_by(const struct partition_input *input, int layer) {
+    for (int i = 0; i < input->dependency_count; i++) {
+        const struct partition_dependency *pair = &input->dependencies[i];
+        if (pair->earlier_layer < layer && layer <= pair->later_layer) {
+            return pair;
+        }
+    }
+    return NULL;
+}
+
+enum status partition_check(const struct partition_input *input, int stage_count, const int *first_layers) {
+    for (int stage = 1; stage < stage_count; stage++) {
+        const struct partition_dependency *pair = torn_by(input, first_layers[stage]);
+        CHECK(pair == NULL, STATUS_BAD_CONFIG,
+              "the cut before layer %d separates layer %d from layer %d, which reads what it left: choose a "
+              "partition that keeps both on one stage",
+              first_layers[stage], pair->earlier_layer, pair->later_layer);
+    }
+    return STATUS_OK;
+}
+
+static enum status parse_number(const char **at, long *out) {
+    char *end = NULL;
+    errno = 0;
+    *out = strtol(*at, &end, 10);
+    bool is_good = end != *at && errno == 0 && (*end == ',' || *end == '\0') && **at != ' ' && **at != '+';
+    *at = *end == ',' ? end + 1 : NULL;
+    return is_good ? STATUS_OK : STATUS_USAGE;
+}
+
+enum status partition_parse(const char *text, int layer_count, int stage_count, int *first_layers) {
+    long sum = 0;
+    int stage = 0;
+    for (const char *at = text; at != NULL; stage++) {
+        long layers;
+        CHECK(parse_number(&at, &layers) == STATUS_OK, STATUS_USAGE,
+              "the layer partition is \"%s\", expected numbers of layers separated by commas, such as %d for "
+              "one stage",
+              text, layer_count);
+        CHECK(layers >= 0 && layers <= layer_count, STATUS_USAGE,
+              "stage %d of the layer partition \"%s\" has %ld layers, expected 1 to %d", stage, text, layers,
+              layer_count);
+        CHECK(layers > 0 || (at == NULL && stage > 0), STATUS_USAGE,
+              "stage %d of the layer partition \"%s\" has no layers: only the last one, which has the head, "
+              "may "
+              "have none",
+              stage, text);
+        CHECK(stage < stage_count, STATUS_USAGE,
+              "the layer partition \"%s\" has more than %d numbers, expected one for each of %d stages", text,
+              stage_count, stage_count);
+        first_layers[stage] = (int)sum;
+        sum += layers;
+    }
+    CHECK(stage == stage_count, STATUS_USAGE,
+          "the layer partition \"%s\" has %d numbers, expected one for each of %d stages", text, stage,
+          stage_count);
+    CHECK(sum == layer_count, STATUS_USAGE, "the layer partition \"%s\" has %ld layers in all, expected %d",
+          text, sum, layer_count);
+    first_layers[stage_count] = layer_count;
+    return STATUS_OK;
+}
+
+/* What a stage of layers first to end - 1 costs; infinite where it is not allowed. */
+static double stage_cost(const struct search *search, int stage, int first, int end) {
+    const struct partition_input *input = search->input;
+    bool is_empty_allowed = stage > 0 && stage == search->stage_count - 1;
+    double bytes =
+        search->byte_sums[end] - search->byte_sums[first] + end_bytes(input, search->stage_count, stage);
+    bool fits = input->layer_bytes == NULL || bytes <= input->byte_limit;
+    if ((first == end && !is_empty_allowed) || !fits || (first > 0 && torn_by(input, first) != NULL)) {
+        return INFINITY;
+    }
+    return search->cost_sums[end] - search->cost_sums[first] + end_costs(input, search->stage_count, stage);
+}
+
+static int table_index(const struct search *search, int stage_count, int end) {
+    return stage_count * (search->input->layer_count + 1) + end;
+}
+
+/* Value of layers 0 to end - 1 on stages 0 to stage, with a cut before `cut`. */
+static double value_with_cut(const struct search *search, int stage, int cut, int end, bool is_even) {
+    double before = search->values[table_index(search, stage, cut)];
+    double cost = stage_cost(search, stage, cut, end);
+    if (!is_even) {
+        return before > cost ? before : cost;
+    }
+    return cost > search->largest_cost * (1.0 + ROUNDING) ? INFINITY : before + cost * cost;
+}
+
+/* Layers on the stages of the best partition of layers 0 to end - 1 on `count` stages, first stage first. */
+static int layers_on_stage(const struct search *search, int count, int end, int stage) {
+    int first = end;
+    for (int s = count; s > stage; s--) {
+        end = first;
+        first = search->cuts[table_index(search, s, end)];
+    }
+    return end - first;
+}
+
+/* Whether the partition that ends in cut `a` is to be preferred to the one with `b`, which costs the same. */
+static bool is_cut_preferred(const struct search *search, int stage, int a, int b) {
+    if (stage == search->stage_count - 1) {
+        return a > b;
+    }
+    for (int s = 0; s < stage; s++) {
+        int of_a = layers_on_stage(search, stage, a, s);
+        int of_b = layers_on_stage(search, stage, b, s);
+        if (of_a != of_b) {
+            return of_a < of_b;
+        }
+    }
+    return false;
+}
+
+/* Fills the tables: the least largest cost, or the most even partition that keeps to largest_cost. */
+static double fill_tables(struct search *search, bool is_even) {
+    int layers = search->input->layer_count;
+    for (int end = 0; end <= layers; end++) {
+        search->values[table_index(search, 0, end)] = end == 0 ? 0.0 : INFINITY;
+    }
+    for (int stage = 0; stage < search->stage_count; stage++) {
+        for (int end = 0; end <= layers; end++) {
+            double best = INFINITY;
+            int best_cut = 0;
+            for (int cut = 0; cut <= end; cut++) {
+                double value = value_with_cut(search, stage, cut, end, is_even);
+                bool is_equal = isfinite(best) && fabs(value - best) <= ROUNDING * best;
+                if (is_equal ? is_cut_preferred(search, stage, cut, best_cut) : value < best) {
+                    best = value;
+                    best_cut = cut;
+                }
+            }
+            search->values[table_index(search, stage + 1, end)] = best;
+            search->cuts[table_index(search, stage + 1, end)] = best_cut;
+        }
+    }
+    return search->values[table_index(search, search->stage_count, layers)];
+}
+
+static enum status run_search(struct search *search, int *first_layers) {
+    const struct partition_input *input = search->input;
+    for (int i = 0; i < input->layer_count; i++) {
+        search->cost_sums[i + 1] = search->cost_sums[i] + input->layer_costs[i];
+        search->byte_sums[i + 1] =
+            search->byte_sums[i] + (input->layer_bytes == NULL ? 0.0 : input->layer_bytes[i]);
+    }
+    search->largest_cost = fill_tables(search, false);
+    CHECK(isfinite(search->largest_cost), STATUS_OUT_OF_MEMORY,
+          "no partition of %d layers over %d stages fits into %.2f GB per rank: use more ranks, a shorter "
+          "context or fewer sequences",
+          input->layer_count, search->stage_count, input->byte_limit / 1e9);
+    fill_tables(search, true);
+    int end = input->layer_count;
+    first_layers[search->stage_count] = end;
+    for (int stage = search->stage_count; stage > 0; stage--) {
+        end = search->cuts[table_index(search, stage, end)];
+        first_layers[stage - 1] = end;
+    }
+    return STATUS_OK;
+}
+
+enum status partition_choose(const struct partition_input *input, int stage_count, int *first_layers) {
+    enum status status = STATUS_OK;
+    size_t ends = (size_t)input->layer_count + 1;
+    size_t entries = ends * ((size_t)stage_count + 1);
+    struct search search = {.input = input, .stage_count = stage_count};
+    CHECK(stage_count >= 1 && stage_count <= input->layer_count + (stage_count > 1), STATUS_BAD_CONFIG,
+          "%d pipeline stages were asked for, but the model has %d layers: a stage needs one, but for the "
+          "last, "
+          "so at most %d stages are possible",
+          stage_count, input->layer_count, input->layer_count + 1);
+    search.cost_sums = calloc(ends, sizeof *search.cost_sums);
+    search.byte_sums = calloc(ends, sizeof *search.byte_sums);
+    search.values = calloc(entries, sizeof *search.values);
+    search.cuts = calloc(entries, sizeof *search.cuts);
+    CHECK_MEMORY_GOTO(search.cost_sums);
+    CHECK_MEMORY_GOTO(search.byte_sums);
+    CHECK_MEMORY_GOTO(search.values);
+    CHECK_MEMORY_GOTO(search.cuts);
+    TRY_GOTO(run_search(&search, first_layers));
+fail:
+    free(search.cost_sums);
+    free(search.byte_sums);
+    free(search.values);
+    free(search.cuts);
+    return status;
+}

@@ -1,0 +1,62 @@
+/*
+ * Which layers each pipeline stage owns (spec parallelism 2.1).
+ *
+ * A partition is an array first_layers of P + 1 numbers: stage s owns layers first_layers[s] up to, and
+ * without, first_layers[s + 1]. A stage owns at least one layer, but for the last one, which has the head.
+ * Pure functions; any thread.
+ */
+#ifndef SLUICE_PARALLEL_PARTITION_H
+#define SLUICE_PARALLEL_PARTITION_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* Two layers of which the later one reads what the earlier one left: no cut may come between (P-8). */
+struct partition_dependency {
+    int earlier_layer;
+    int later_layer;
+};
+
+/* What stages cost and hold. Costs have any unit, such as seconds of a step. */
+struct partition_input {
+    int layer_count;
+    const double *layer_costs; /* [layer_count] */
+    double first_cost;         /* besides layers, of the first stage: embedding */
+    double last_cost;          /* of the last one: norm, head, draft layer */
+    const double *layer_bytes; /* [layer_count]: weights and state on one rank; NULL: memory is no matter */
+    double stage_bytes;        /* of any stage: activations, boundary buffers */
+    double first_bytes;        /* besides, of the first stage */
+    double last_bytes;         /* of the last one */
+    double byte_limit;         /* of a stage */
+    const struct partition_dependency *dependencies;
+    int dependency_count;
+};
+
+/*
+ * The partition whose largest stage cost is smallest, of those that fit into memory and keep dependent layers
+ * together (P-3, P-5). Among equals the most even one (least sum of squares), then the one with fewer layers
+ * on the last stage, then on the first, then on the second and so on. BAD_CONFIG if there are more stages
+ * than P-1 allows; OUT_OF_MEMORY if no partition fits. first_layers: [stage_count + 1].
+ */
+enum status partition_choose(const struct partition_input *input, int stage_count, int *first_layers);
+
+/*
+ * The partition that a user wrote: "12,12,12,7", as many layers as the model has on as many stages (P-2).
+ * USAGE says what is wrong with it.
+ */
+enum status partition_parse(const char *text, int layer_count, int stage_count, int *first_layers);
+
+/* BAD_CONFIG with both layers if a cut separates dependent ones (P-8). */
+enum status partition_check(const struct partition_input *input, int stage_count, const int *first_layers);
+
+/* What stage `stage` costs, and what it holds. */
+double partition_stage_cost(const struct partition_input *input, int stage_count, const int *first_layers,
+                            int stage);
+double partition_stage_bytes(const struct partition_input *input, int stage_count, const int *first_layers,
+                             int stage);
+
+/* Largest over mean stage cost: 1 for a perfect balance (P-4). */
+double partition_imbalance(const struct partition_input *input, int stage_count, const int *first_layers);
+
+#endif

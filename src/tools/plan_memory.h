@@ -1,0 +1,28 @@
+/* Memory of stages: what the engine will ask for, rank by rank (spec parallelism 2.8). */
+#ifndef SLUICE_TOOLS_PLAN_MEMORY_H
+#define SLUICE_TOOLS_PLAN_MEMORY_H
+
+#include "tools/plan.h"
+
+/*
+ * Parts of every block (plan_model.block_count) on the fullest ranks of a mesh: uneven cuts give the last
+ * rank most, vocabularies the first.
+ */
+enum status plan_blocks_make(const struct plan_model *model, const struct mesh_shape *mesh,
+                             struct plan_block *blocks);
+
+/* Fills all of a stage's bytes, given its layers. `blocks` of plan_blocks_make. */
+enum status plan_stage_fill_memory(const struct plan *plan, const struct plan_block *blocks,
+                                   const struct plan_step_bytes *step, int stage_index,
+                                   struct plan_stage *stage);
+
+/* Bytes that must fit for a layer: weights, all slots and snapshots, the pages of one full sequence. */
+enum status plan_layer_bytes(const struct plan *plan, const struct plan_block *blocks, double *layer_bytes);
+
+/* Beginnings that the prefix cache keeps, as the engine chooses. */
+int32_t plan_snapshot_count(const struct plan_request *request);
+
+/* CFG-15: OUT_OF_MEMORY with the ledger of the stage that lacks most, if the plan does not fit. */
+enum status plan_check_memory(const struct plan *plan);
+
+#endif

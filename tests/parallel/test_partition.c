@@ -1,0 +1,224 @@
+/* Layer partitions: the worked example of spec parallelism P-7, every partition tried by hand, and refusals.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "parallel/partition.h"
+
+enum { LAYERS_MAX = 61, STAGES_MAX = 8 };
+
+static void expect_choice(const struct partition_input *input, int stages, const char *expected) {
+    int chosen[STAGES_MAX + 1];
+    int wanted[STAGES_MAX + 1];
+    assert_int_equal(partition_choose(input, stages, chosen), STATUS_OK);
+    assert_int_equal(partition_parse(expected, input->layer_count, stages, wanted), STATUS_OK);
+    for (int s = 0; s <= stages; s++) {
+        if (chosen[s] != wanted[s]) {
+            fail_msg("stage %d begins at layer %d instead of %d (%s)", s, chosen[s], wanted[s], expected);
+        }
+    }
+}
+
+/* P-7: V4-Flash over 4 stages; costs are bytes read. */
+static void the_worked_example_holds(void **state) {
+    (void)state;
+    double layers[43];
+    struct partition_input input = {.layer_count = 43, .layer_costs = layers};
+    for (int i = 0; i < 43; i++) {
+        layers[i] = 0.23;
+    }
+    input.last_cost = 1.06;
+    expect_choice(&input, 4, "12,12,12,7");
+    input.last_cost = 1.06 + 1.3;
+    expect_choice(&input, 4, "13,13,14,3");
+    for (int i = 0; i < 43; i++) {
+        layers[i] = 3.6;
+    }
+    input.last_cost = 1.06;
+    expect_choice(&input, 4, "11,11,11,10");
+}
+
+/* Equal layers and nothing else: the odd ones are not on the last stage, nor on the first. */
+static void ties_go_to_few_layers_at_the_ends(void **state) {
+    (void)state;
+    double layers[LAYERS_MAX];
+    struct partition_input input = {.layer_count = 43, .layer_costs = layers};
+    for (int i = 0; i < LAYERS_MAX; i++) {
+        layers[i] = 1.0;
+    }
+    expect_choice(&input, 4, "11,11,11,10");
+    input.layer_count = 61;
+    expect_choice(&input, 4, "15,15,16,15");
+    input.layer_count = 6;
+    expect_choice(&input, 4, "1,2,2,1");
+}
+
+static uint32_t next_random(uint32_t *seed) {
+    *seed = *seed * 1664525U + 1013904223U;
+    return *seed >> 16;
+}
+
+/* All partitions, one after the other: the smallest largest cost, infinite if nothing fits. */
+static double least_by_trying(const struct partition_input *input, int stages, int *first_layers, int stage) {
+    if (stage == stages) {
+        double largest = 0.0;
+        first_layers[stages] = input->layer_count;
+        for (int s = 0; s < stages; s++) {
+            bool is_empty = first_layers[s] == first_layers[s + 1];
+            double cost = partition_stage_cost(input, stages, first_layers, s);
+            bool fits = partition_stage_bytes(input, stages, first_layers, s) <= input->byte_limit;
+            largest = (is_empty && s < stages - 1) || !fits ? INFINITY : fmax(largest, cost);
+        }
+        return largest;
+    }
+    double best = INFINITY;
+    for (int first = first_layers[stage - 1]; first <= input->layer_count; first++) {
+        first_layers[stage] = first;
+        best = fmin(best, least_by_trying(input, stages, first_layers, stage + 1));
+    }
+    return best;
+}
+
+static void no_partition_is_better(void **state) {
+    (void)state;
+    uint32_t seed = 5;
+    int refused = 0;
+    for (int trial = 0; trial < 200; trial++) {
+        double costs[9];
+        double bytes[9];
+        int stages = 2 + trial % 3;
+        struct partition_input input = {.layer_count = 9, .layer_costs = costs, .layer_bytes = bytes};
+        for (int i = 0; i < 9; i++) {
+            costs[i] = 1.0 + next_random(&seed) % 8;
+            bytes[i] = 1.0 + next_random(&seed) % 8;
+        }
+        input.first_cost = next_random(&seed) % 4;
+        input.last_cost = next_random(&seed) % 16;
+        input.stage_bytes = 1.0;
+        input.last_bytes = next_random(&seed) % 8;
+        input.byte_limit = 12.0 + next_random(&seed) % 20;
+        int first_layers[STAGES_MAX + 1] = {0};
+        double least = least_by_trying(&input, stages, first_layers, 1);
+        enum status status = partition_choose(&input, stages, first_layers);
+        if (isinf(least)) {
+            assert_int_equal(status, STATUS_OUT_OF_MEMORY);
+            refused++;
+            continue;
+        }
+        assert_int_equal(status, STATUS_OK);
+        double largest = 0.0;
+        for (int s = 0; s < stages; s++) {
+            largest = fmax(largest, partition_stage_cost(&input, stages, first_layers, s));
+            assert_true(partition_stage_bytes(&input, stages, first_layers, s) <= input.byte_limit);
+        }
+        assert_true(fabs(largest - least) < 1e-6);
+    }
+    assert_in_range(refused, 5, 150);
+}
+
+/* The first stage is full with three layers, whatever balance would like. */
+static void memory_comes_before_balance(void **state) {
+    (void)state;
+    static const double costs[] = {1, 1, 1, 1, 1, 1, 1, 1};
+    static const double bytes[] = {5, 5, 5, 1, 1, 1, 1, 1};
+    struct partition_input input = {
+        .layer_count = 8, .layer_costs = costs, .layer_bytes = bytes, .byte_limit = 16.0};
+    expect_choice(&input, 2, "4,4");
+    input.byte_limit = 15.0;
+    expect_choice(&input, 2, "3,5");
+    input.byte_limit = 9.0;
+    int first_layers[3];
+    assert_int_equal(partition_choose(&input, 2, first_layers), STATUS_OUT_OF_MEMORY);
+    assert_non_null(strstr(error_last()->message, "8 layers over 2 stages"));
+}
+
+/* A head that costs more than all layers together has the last stage to itself. */
+static void the_last_stage_may_have_the_head_alone(void **state) {
+    (void)state;
+    static const double costs[] = {1, 1, 1};
+    struct partition_input input = {.layer_count = 3, .layer_costs = costs, .last_cost = 10.0};
+    expect_choice(&input, 4, "1,1,1,0");
+    int first_layers[6];
+    assert_int_equal(partition_choose(&input, 5, first_layers), STATUS_BAD_CONFIG);
+    assert_non_null(strstr(error_last()->message, "5 pipeline stages"));
+    assert_non_null(strstr(error_last()->message, "3 layers"));
+}
+
+static void dependent_layers_stay_together(void **state) {
+    (void)state;
+    static const double costs[] = {1, 1, 1, 1, 1, 1};
+    static const struct partition_dependency pair = {.earlier_layer = 1, .later_layer = 3};
+    struct partition_input input = {
+        .layer_count = 6, .layer_costs = costs, .dependencies = &pair, .dependency_count = 1};
+    expect_choice(&input, 2, "4,2");
+    static const int torn[] = {0, 3, 6};
+    static const int whole[] = {0, 1, 6};
+    assert_int_equal(partition_check(&input, 2, whole), STATUS_OK);
+    assert_int_equal(partition_check(&input, 2, torn), STATUS_BAD_CONFIG);
+    assert_non_null(strstr(error_last()->message, "layer 1"));
+    assert_non_null(strstr(error_last()->message, "layer 3"));
+}
+
+static void balance_is_largest_over_mean(void **state) {
+    (void)state;
+    static const double costs[] = {1, 1, 1, 1};
+    static const int first_layers[] = {0, 3, 4};
+    struct partition_input input = {.layer_count = 4, .layer_costs = costs, .first_cost = 1, .last_cost = 3};
+    assert_true(fabs(partition_stage_cost(&input, 2, first_layers, 0) - 4.0) < 1e-12);
+    assert_true(fabs(partition_stage_cost(&input, 2, first_layers, 1) - 4.0) < 1e-12);
+    assert_true(fabs(partition_imbalance(&input, 2, first_layers) - 1.0) < 1e-12);
+    input.last_cost = 11;
+    assert_true(fabs(partition_imbalance(&input, 2, first_layers) - 1.5) < 1e-12);
+}
+
+static void wrong_partitions_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *message;
+    } cases[] = {
+        {"12,12,12", "has 3 numbers, expected one for each of 4 stages"},
+        {"9,9,9,9,7", "more than 4 numbers"},
+        {"12,12,12,8", "44 layers in all, expected 43"},
+        {"12,12,12,-7", "-7 layers"},
+        {"0,14,14,15", "stage 0"},
+        {"14,0,14,15", "stage 1"},
+        {"12,12,12,x", "\"12,12,12,x\""},
+        {"12,12,12,", "\"12,12,12,\""},
+        {"12,12,12.5,7", "numbers of layers separated by commas"},
+        {"", "numbers of layers separated by commas"},
+        {"99999999999999999999,1,1,1", "numbers of layers"},
+    };
+    int first_layers[STAGES_MAX + 1];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(partition_parse(cases[i].text, 43, 4, first_layers), STATUS_USAGE);
+        if (strstr(error_last()->message, cases[i].message) == NULL) {
+            fail_msg("\"%s\": %s", cases[i].text, error_last()->message);
+        }
+    }
+    assert_int_equal(partition_parse("20,20,3,0", 43, 4, first_layers), STATUS_OK);
+    assert_int_equal(first_layers[3], 43);
+    assert_int_equal(partition_parse("43", 43, 1, first_layers), STATUS_OK);
+    assert_int_equal(partition_parse("0", 0, 1, first_layers), STATUS_USAGE);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_worked_example_holds),
+        cmocka_unit_test(ties_go_to_few_layers_at_the_ends),
+        cmocka_unit_test(no_partition_is_better),
+        cmocka_unit_test(memory_comes_before_balance),
+        cmocka_unit_test(the_last_stage_may_have_the_head_alone),
+        cmocka_unit_test(dependent_layers_stay_together),
+        cmocka_unit_test(balance_is_largest_over_mean),
+        cmocka_unit_test(wrong_partitions_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,220 @@
+/* Bytes on links and predicted times, against the tables and examples of spec parallelism. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tools/plan_fixture.h"
+#include "tools/plan_speed.h"
+#include "tools/plan_traffic.h"
+
+static void expect_near(double actual, double expected, double tolerance) {
+    if (!(fabs(actual - expected) <= tolerance * fabs(expected))) {
+        fail_msg("%g instead of %g", actual, expected);
+    }
+}
+
+/* 3.4: remote ranks that a token's experts are expected on. */
+static void remote_ranks_are_those_of_the_table(void **state) {
+    (void)state;
+    expect_near(plan_remote_ranks(8, 6), 3.86, 0.002);
+    expect_near(plan_remote_ranks(8, 8), 4.59, 0.002);
+    assert_true(plan_remote_ranks(1, 6) == 0.0);
+    /* E-9: what strict results cost over one row per rank. */
+    expect_near(6.0 * 7 / 8 / plan_remote_ranks(8, 6), 1.36, 0.005);
+    expect_near(6.0 * 15 / 16 / plan_remote_ranks(16, 6), 1.17, 0.005);
+}
+
+/* 3.4: for T=8, k=6, with bf16 sums: 3.5 nB per MoE layer without and 2.47 nB with sequence parallelism. */
+static void layers_send_what_the_table_says(void **state) {
+    (void)state;
+    const double nb = 100.0 * 4096 * 2;
+    struct plan_traffic_input input = {.mesh = {1, 1, 1, 8, true},
+                                       .has_sequence_parallelism = true,
+                                       .rows = 100,
+                                       .hidden_size = 4096,
+                                       .expert_picks = 6,
+                                       .activation_bytes = 2,
+                                       .partial_bytes = 2,
+                                       .dispatch_bytes = 1,
+                                       .combine_bytes = 2};
+    struct plan_traffic traffic = plan_traffic_make(&input);
+    expect_near(traffic.attention_bytes, 1.75 * nb, 1e-12);
+    expect_near(traffic.attention_bytes + traffic.dispatch_bytes + traffic.combine_bytes, 2.47 * nb, 0.002);
+    assert_true(traffic.boundary_bytes == 0.0 && traffic.gather_bytes == 0.0);
+    /* Experts cut inside, pre-summed: gather and scatter once more, 3.5 nB. */
+    input.mesh.has_expert_parallelism = false;
+    traffic = plan_traffic_make(&input);
+    expect_near(traffic.attention_bytes + traffic.dispatch_bytes + traffic.combine_bytes, 3.5 * nb, 1e-12);
+    /* Strict: one partial sum per token and expert. */
+    input.is_strict = true;
+    traffic = plan_traffic_make(&input);
+    expect_near(traffic.dispatch_bytes + traffic.combine_bytes, (0.875 + 6 * 0.875) * nb, 1e-12);
+    input.mesh.tensor = 1;
+    traffic = plan_traffic_make(&input);
+    assert_true(traffic.attention_bytes + traffic.dispatch_bytes + traffic.combine_bytes == 0.0);
+}
+
+/* B.3: V4-Pro, T=4, 4096 rows: 58.7 MB on each link; without sequence parallelism 176 MB gathered besides. */
+static void boundaries_are_those_of_the_example(void **state) {
+    (void)state;
+    struct plan_fixture fixture;
+    plan_fixture_open(&fixture, "pro", 0, "8xh200", NULL);
+    for (int sp = 0; sp < 2; sp++) {
+        fixture.request.has_sequence_parallelism = sp == 1;
+        plan_fixture_make(&fixture, 1, 2, 4);
+        struct plan_traffic_input input = plan_traffic_input_of(&fixture.plan, 4096, 1);
+        struct plan_traffic traffic = plan_traffic_make(&input);
+        expect_near(traffic.boundary_bytes, 58.7e6, 0.001);
+        expect_near(traffic.gather_bytes, sp == 1 ? 0.0 : 176e6, 0.002);
+        /* P-9: 57,344 bytes per token. */
+        assert_true(input.boundary_row_bytes == 57344.0);
+    }
+    plan_fixture_close(&fixture);
+}
+
+/* A machine whose only limit is reading, one byte per second. */
+static void read_only(struct plan_machine *machine) {
+    machine->read_bytes_per_second = 1.0;
+    machine->read_share = 1.0;
+    machine->operations_per_second = 1e30;
+    machine->link_bytes_per_second = 1e30;
+    machine->network_bytes_per_second = 1e30;
+    machine->link_latency_seconds = 0.0;
+    machine->network_latency_seconds = 0.0;
+}
+
+/*
+ * P-7: V4-Flash at batch 1 reads 0.23 GB a layer and 1.06 for the head; over 4 stages 12,12,12,7, with one
+ * draft 13,13,14,3, at batch 256 11,11,11,10.
+ */
+static void stages_balance_as_in_the_example(void **state) {
+    (void)state;
+    static const struct {
+        int drafts, sequences;
+        int layers[4];
+    } points[] = {{0, 1, {12, 12, 12, 7}}, {0, 1024, {11, 11, 11, 10}}};
+    for (size_t i = 0; i < sizeof points / sizeof points[0]; i++) {
+        struct plan_fixture fixture;
+        plan_fixture_open(&fixture, "flash", points[i].drafts, "8xh200", NULL);
+        read_only(&fixture.machine);
+        fixture.request.sequence_limit = points[i].sequences;
+        fixture.request.step_tokens = 1024;
+        fixture.request.context_tokens = 256;
+        plan_fixture_make(&fixture, 1, 4, 1);
+        for (int s = 0; s < 4; s++) {
+            const struct plan_stage *stage = &fixture.plan.stages[s];
+            assert_int_equal(stage->end_layer - stage->first_layer, points[i].layers[s]);
+        }
+        plan_fixture_close(&fixture);
+    }
+}
+
+static void layers_and_head_take_what_they_read(void **state) {
+    (void)state;
+    struct plan_fixture fixture;
+    plan_fixture_open(&fixture, "flash", 0, "8xh200", NULL);
+    read_only(&fixture.machine);
+    fixture.machine.memory_bytes = 1e12;
+    fixture.request.context_tokens = 256;
+    fixture.request.layer_partition = "42,1";
+    plan_fixture_make(&fixture, 1, 2, 1);
+    expect_near(fixture.plan.stages[0].decode.total / 42, 0.23e9, 0.05);
+    expect_near(fixture.plan.stages[1].decode.total, 0.23e9 + 1.06e9, 0.02);
+    fixture.request.sequence_limit = 512;
+    fixture.request.step_tokens = 512;
+    plan_fixture_make(&fixture, 1, 2, 1);
+    /* At batch 256 a layer reads all of its experts. */
+    expect_near(fixture.plan.stages[0].decode.total / 42, 3.6e9, 0.02);
+    plan_fixture_close(&fixture);
+    /* One draft: a layer of the draft layer's, its projections, and the head again: 1.3 GB. */
+    plan_fixture_open(&fixture, "flash", 1, "8xh200", NULL);
+    read_only(&fixture.machine);
+    fixture.machine.memory_bytes = 1e12;
+    fixture.request.context_tokens = 256;
+    fixture.request.layer_partition = "43,0";
+    plan_fixture_make(&fixture, 1, 2, 1);
+    expect_near(fixture.plan.stages[1].decode.total, 1.06e9 + 1.3e9, 0.03);
+    plan_fixture_close(&fixture);
+}
+
+/* Cycles: the slowest stage as often as there are groups, or all stages one after the other. */
+static void cycles_follow_the_slowest_stage(void **state) {
+    (void)state;
+    struct plan_fixture fixture;
+    plan_fixture_open(&fixture, "flash", 0, "8xh200", NULL);
+    fixture.request.sequence_limit = 8;
+    plan_fixture_make(&fixture, 1, 4, 1);
+    double slowest = 0.0;
+    double sum = 0.0;
+    for (int s = 0; s < 4; s++) {
+        double seconds = fixture.plan.stages[s].decode.total;
+        slowest = seconds > slowest ? seconds : slowest;
+        sum += seconds + fixture.plan.decode_hop_seconds;
+    }
+    double cycle = 4 * slowest > sum ? 4 * slowest : sum;
+    expect_near(fixture.plan.speed.cycle_seconds, cycle, 1e-12);
+    expect_near(fixture.plan.speed.tokens_per_second, 8 / cycle, 1e-12);
+    assert_true(fixture.plan.imbalance >= 1.0);
+    expect_near(fixture.plan.imbalance, slowest * 4 / (sum - 4 * fixture.plan.decode_hop_seconds), 1e-9);
+    fixture.request.sequence_limit = 1;
+    plan_fixture_make(&fixture, 1, 4, 1);
+    assert_int_equal(plan_groups_in_flight(&fixture.plan, 1), 1);
+    /* Two replicas of the same work give twice the tokens, if they share no experts. */
+    double alone = fixture.plan.speed.tokens_per_second;
+    plan_fixture_make(&fixture, 2, 4, 1);
+    assert_true(fixture.plan.speed.tokens_per_second < 2 * alone * 1.2);
+    plan_fixture_close(&fixture);
+}
+
+/* Slow links make a layout slower, and by what they carry. */
+static void links_take_their_time(void **state) {
+    (void)state;
+    struct plan_fixture fixture;
+    plan_fixture_open(&fixture, "flash", 0, "8xh200", NULL);
+    plan_fixture_make(&fixture, 1, 1, 8);
+    assert_true(fixture.plan.is_group_local[MESH_GROUP_TENSOR]);
+    double fast = fixture.plan.stages[0].decode.link;
+    fixture.machine.link_bytes_per_second /= 1000.0;
+    plan_fixture_make(&fixture, 1, 1, 8);
+    const struct plan_traffic *traffic = &fixture.plan.decode_traffic;
+    double bytes = 43 * (traffic->attention_bytes + traffic->shared_bytes + traffic->dispatch_bytes +
+                         traffic->combine_bytes) +
+                   traffic->logit_bytes;
+    expect_near(fixture.plan.stages[0].decode.link - fast, 0.999 * bytes / 450e6, 1e-6);
+    /* 16 ranks of a tensor group in hosts of 8 need the network. */
+    fixture.machine = plan_machine_scale(&fixture.machine, 8);
+    plan_fixture_make(&fixture, 4, 1, 4);
+    assert_true(fixture.plan.is_group_local[MESH_GROUP_TENSOR]);
+    assert_false(fixture.plan.is_group_local[MESH_GROUP_EXPERT]);
+    assert_true(fixture.plan.is_group_local[MESH_GROUP_PIPELINE]);
+    plan_fixture_close(&fixture);
+}
+
+/* 4.7: 0.77 and 0.38 of the first and second draft. */
+static void drafts_bring_what_was_reported(void **state) {
+    (void)state;
+    expect_near(plan_tokens_per_round(0), 1.0, 1e-12);
+    expect_near(plan_tokens_per_round(1), 1.77, 1e-12);
+    expect_near(plan_tokens_per_round(2), 2.15, 1e-12);
+    assert_true(plan_tokens_per_round(16) < 2.6);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(remote_ranks_are_those_of_the_table),
+        cmocka_unit_test(layers_send_what_the_table_says),
+        cmocka_unit_test(boundaries_are_those_of_the_example),
+        cmocka_unit_test(stages_balance_as_in_the_example),
+        cmocka_unit_test(layers_and_head_take_what_they_read),
+        cmocka_unit_test(cycles_follow_the_slowest_stage),
+        cmocka_unit_test(links_take_their_time),
+        cmocka_unit_test(drafts_bring_what_was_reported),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
