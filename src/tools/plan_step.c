@@ -7,6 +7,7 @@
 #include "base/worker_pool.h"
 #include "engine/batch_upload.h"
 #include "engine/state_pool.h"
+#include "weights/tensor_part.h"
 
 enum { LOGIT_ROWS_AT_ONCE = 16 };
 
@@ -123,7 +124,9 @@ static enum status bind_placeholders(const struct plan_model *model) {
     struct loaded_tensor *loaded = calloc(model->list.count, sizeof *loaded);
     CHECK_MEMORY(loaded);
     for (size_t i = 0; i < model->list.count; i++) {
-        loaded[i] = (struct loaded_tensor){.dtype = model->list.specs[i].dtype, .data = nothing};
+        loaded[i] = (struct loaded_tensor){.dtype = model->list.specs[i].dtype,
+                                           .data = nothing,
+                                           .part = tensor_part_of(&model->list, i, NULL)};
     }
     enum status status = model->model->family->bind(model->model, &model->list, loaded);
     free(loaded);
