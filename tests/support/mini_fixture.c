@@ -38,5 +38,6 @@ struct sluice_request_options mini_request(const int32_t *prompt, size_t prompt_
     request.prompt_count = prompt_count;
     request.token_limit = answer;
     request.sampling.temperature = 0.0;
+    request.log_probability_count = 3;
     return request;
 }

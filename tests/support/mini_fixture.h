@@ -14,7 +14,7 @@ void mini_fill_text(int32_t *tokens, size_t count);
 /* Native numerics, `context` positions, two threads, prefix cache off, not adaptive. */
 struct sluice_engine_options mini_engine_options(int64_t context);
 
-/* A greedy request that does not stop before `answer` tokens. */
+/* A greedy request that does not stop before `answer` tokens and records three log-probabilities for each. */
 struct sluice_request_options mini_request(const int32_t *prompt, size_t prompt_count, int64_t answer);
 
 #endif
