@@ -18,6 +18,17 @@ static void read_layout(const struct cli_options *options, struct plan_request *
     request->layer_partition = options->pp_layer_partition;
 }
 
+/* A search has layouts of its own, so that a part of one would be passed over in silence. */
+static enum status check_search(const struct cli_options *options, bool has_layout) {
+    bool has_parts =
+        options->enable_expert_parallel_given || options->sp_given || options->pp_layer_partition != NULL;
+    CHECK(has_layout || !has_parts, STATUS_USAGE,
+          "-ep, --sp and --pp-layer-partition are parts of a layout: name it by -tp, -pp or -dp");
+    CHECK(!has_layout || options->scale == NULL, STATUS_USAGE,
+          "--scale searches the layouts itself: leave out -tp, -pp and -dp");
+    return STATUS_OK;
+}
+
 enum status command_plan(const struct cli_options *options, int word_count, char **words) {
     (void)word_count;
     (void)words;
@@ -46,6 +57,7 @@ enum status command_plan(const struct cli_options *options, int word_count, char
     job.request.thread_count = options->threads > 0 ? (unsigned)options->threads : 1;
     job.has_layout = options->tensor_parallel_size_given || options->pipeline_parallel_size_given ||
                      options->data_parallel_size_given || options->context_parallel_size > 1;
+    TRY(check_search(options, job.has_layout));
     read_layout(options, &job.request);
     enum status status = plan_run(&job, &report);
     if (status == STATUS_OK && fwrite(report.data, 1, report.length, stdout) != report.length) {

@@ -85,6 +85,8 @@ refuse "drafter" 1 "DSpark" --config "$2/tests/golden/configs/flash-0731.json" -
     --speculative-config '{"method":"mtp","num_speculative_tokens":1}'
 refuse "context length" 2 "--max-model-len is 2000000" --config "$flash" --gpus 8xh200 -pp 8 --max-model-len 2000000
 refuse "sequences" 2 "lower --max-num-seqs" --config "$flash" --gpus 8xh200 -pp 8 --max-num-seqs 600
+refuse "part of a layout" 2 "name it by -tp, -pp or -dp" --config "$flash" --gpus 8xh200 --no-sp
+refuse "layout and scale" 2 "--scale searches" --config "$flash" --gpus 8xh200 --scale 8,16 -tp 8
 refuse "no file" 1 "nowhere.json" --config "$work/nowhere.json" --gpus 8xh200
 
 report

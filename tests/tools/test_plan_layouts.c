@@ -131,6 +131,29 @@ static void the_best_layouts_are_found(void **state) {
     plan_fixture_close(&fixture);
 }
 
+static uint64_t fullest_bytes(const struct plan *plan) {
+    uint64_t most = 0;
+    for (int s = 0; s < plan->request.mesh.pipeline; s++) {
+        uint64_t bytes = plan->stages[s].fixed_bytes + 32 * plan->stages[s].page_bytes;
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+/* Of layouts of 4 devices, none of which has room for Pro. */
+static uint64_t least_by_trying(struct plan_fixture *fixture) {
+    uint64_t least = UINT64_MAX;
+    for (int tensor = 1; tensor <= 4; tensor *= 2) {
+        for (int pipeline = 1; pipeline <= 4 / tensor; pipeline *= 2) {
+            fixture->request.has_sequence_parallelism = tensor > 1;
+            plan_fixture_make(fixture, 4 / tensor / pipeline, pipeline, tensor);
+            uint64_t bytes = fullest_bytes(&fixture->plan);
+            least = bytes < least ? bytes : least;
+        }
+    }
+    return least;
+}
+
 /* 865 GB of Pro do not fit into 4 devices, the nearest layout says so; 16 have room. */
 static void what_fits_is_told_from_what_does_not(void **state) {
     (void)state;
@@ -145,6 +168,7 @@ static void what_fits_is_told_from_what_does_not(void **state) {
     assert_int_equal(found.count, 0);
     assert_int_equal(found.fitting, 0);
     assert_true(found.tried > 0 && found.nearest.stages != NULL && !found.nearest.fits);
+    assert_int_equal(fullest_bytes(&found.nearest), least_by_trying(&fixture));
     plan_layouts_deinit(&found);
     fixture.machine = plan_machine_scale(&fixture.machine, 8);
     fixture.machine.devices_per_host = 8;

@@ -211,6 +211,23 @@ static void drafting_costs_no_copy_of_the_streams(void **state) {
     plan_fixture_close(&on);
 }
 
+/* Passes of the draft layer use the step's memory and need more only where they are larger. */
+static void draft_passes_share_the_step(void **state) {
+    (void)state;
+    struct plan_fixture fixture;
+    plan_fixture_open(&fixture, "flash", 1, "8xh200", NULL);
+    fixture.step = (struct plan_step_bytes){.embedding = 64, .layers = 1024, .head = 512, .draft = 640};
+    plan_fixture_make(&fixture, 1, 2, 1);
+    assert_int_equal(fixture.plan.stages[0].step_bytes, 1024);
+    assert_int_equal(fixture.plan.stages[1].step_bytes, 1024);
+    fixture.step.draft = 1536;
+    fixture.step.embedding = 1280;
+    plan_fixture_make(&fixture, 1, 2, 1);
+    assert_int_equal(fixture.plan.stages[0].step_bytes, 1280);
+    assert_int_equal(fixture.plan.stages[1].step_bytes, 1536);
+    plan_fixture_close(&fixture);
+}
+
 /* More room means more pages, and sessions take their pages and their slot. */
 static void capacity_is_what_is_left(void **state) {
     (void)state;
@@ -244,6 +261,7 @@ int main(void) {
         cmocka_unit_test(parts_of_all_ranks_make_the_whole),
         cmocka_unit_test(ends_hold_embedding_and_head),
         cmocka_unit_test(drafting_costs_no_copy_of_the_streams),
+        cmocka_unit_test(draft_passes_share_the_step),
         cmocka_unit_test(capacity_is_what_is_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

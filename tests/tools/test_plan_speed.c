@@ -47,6 +47,20 @@ static void layers_send_what_the_table_says(void **state) {
     expect_near(traffic.attention_bytes, 1.75 * nb, 1e-12);
     expect_near(traffic.attention_bytes + traffic.dispatch_bytes + traffic.combine_bytes, 2.47 * nb, 0.002);
     assert_true(traffic.boundary_bytes == 0.0 && traffic.gather_bytes == 0.0);
+    /* Strict: 6 results of a row return, an eighth of them from its own rank, in fp32. */
+    input.is_strict = true;
+    input.combine_bytes = 4;
+    traffic = plan_traffic_make(&input);
+    expect_near(traffic.combine_bytes, 100.0 / 8 * 6 * 7 / 8 * 4096 * 4, 1e-12);
+    /* Without sequence parallelism all ranks have all rows, and gather the sums. */
+    input.has_sequence_parallelism = false;
+    double strict = traffic.combine_bytes;
+    traffic = plan_traffic_make(&input);
+    assert_true(traffic.dispatch_bytes == 0.0);
+    expect_near(traffic.combine_bytes, strict + 0.875 * nb, 1e-12);
+    input.has_sequence_parallelism = true;
+    input.is_strict = false;
+    input.combine_bytes = 2;
     /* Experts cut inside, pre-summed: gather and scatter once more, 3.5 nB. */
     input.mesh.has_expert_parallelism = false;
     traffic = plan_traffic_make(&input);
