@@ -19,7 +19,7 @@
 #include "base/worker_pool.h"
 #include "comm/comm_impl.h"
 
-static const double spin_seconds = 50e-6;
+static const double spin_seconds = 200e-6;
 
 enum { SPIN_LOOKS = 64 };
 
