@@ -104,10 +104,16 @@ def check_conversation(home):
 
 
 def assert_stopped(message, asked, *options):
-    """What was said of an endless answer is its beginning, as far as `generate` is asked for it."""
-    said, start = message["content"], generate(asked, *options, "--max-tokens", "20").rstrip("\n")
+    """What was said of an endless answer is its beginning, as far as `generate` is asked for it.
+
+    When it was stopped is chance, and so is what the model says after a stopped answer: damaged markup of a tool
+    call is dropped, and a sentence takes its place if nothing else has been said by then.
+    """
+    said, start = message["content"], generate(asked, *options, "--max-tokens", "200").rstrip("\n")
     assert message["role"] == "assistant" and said, message
-    assert said.startswith(start) or start.startswith(said), (said, start)
+    dropped = "[The model's tool call was damaged"
+    if not said.startswith(dropped) and not start.startswith(dropped):
+        assert said.startswith(start) or start.startswith(said), (said, start)
 
 
 def check_interrupt(home):
