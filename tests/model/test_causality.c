@@ -18,27 +18,7 @@ enum {
     MODES = TESTS_ARE_SHORT ? 1 : NUMERICS_COUNT, /* ideal comes first */
 };
 
-struct fixture {
-    char directory[FIXTURE_PATH_BYTES];
-};
-
-static int set_up(void **state) {
-    struct fixture *fixture = calloc(1, sizeof *fixture);
-    assert_non_null(fixture);
-    fixture_make(fixture->directory);
-    model_synthesise(fixture->directory, TINY_CONFIG, NULL, 0);
-    *state = fixture;
-    return 0;
-}
-
-static int tear_down(void **state) {
-    struct fixture *fixture = *state;
-    fixture_remove(fixture->directory);
-    free(fixture);
-    return 0;
-}
-
-static struct engine_core *open_engine(const struct fixture *fixture, enum sluice_numerics numerics) {
+static struct engine_core *open_engine(const struct tiny_fixture *fixture, enum sluice_numerics numerics) {
     struct sluice_engine_options options = model_options(fixture->directory);
     options.numerics = numerics;
     options.thread_count = 2;
@@ -101,7 +81,7 @@ static void test_past_beyond_windows_matters(void **state) {
 }
 
 /* Logits of 64 random tokens with the given index_topk. */
-static float *run_with_limit(const struct fixture *fixture, const char *limit,
+static float *run_with_limit(const struct tiny_fixture *fixture, const char *limit,
                              enum sluice_numerics numerics) {
     const struct config_change change = {"index_topk", limit};
     int32_t tokens[LENGTH];
@@ -139,5 +119,5 @@ int main(void) {
         cmocka_unit_test(test_past_beyond_windows_matters),
         cmocka_unit_test(test_selection_of_all_is_all),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, tiny_fixture_set_up, tiny_fixture_tear_down);
 }

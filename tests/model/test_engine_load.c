@@ -20,26 +20,6 @@
 
 enum { TOKENS = 40 };
 
-struct fixture {
-    char directory[FIXTURE_PATH_BYTES]; /* tiny-v4, sound */
-};
-
-static int set_up(void **state) {
-    struct fixture *fixture = calloc(1, sizeof *fixture);
-    assert_non_null(fixture);
-    fixture_make(fixture->directory);
-    model_synthesise(fixture->directory, TINY_CONFIG, NULL, 0);
-    *state = fixture;
-    return 0;
-}
-
-static int tear_down(void **state) {
-    struct fixture *fixture = *state;
-    fixture_remove(fixture->directory);
-    free(fixture);
-    return 0;
-}
-
 static enum status open_directory(const char *directory, int draft_limit, struct engine_core **out) {
     struct sluice_engine_options options = model_options(directory);
     options.draft.limit = draft_limit;
@@ -60,7 +40,7 @@ static void expect_refused(const char *directory, int draft_limit, enum status e
 }
 
 static void test_missing_scales(void **state) {
-    const struct fixture *fixture = *state;
+    const struct tiny_fixture *fixture = *state;
     static const char *const stems[] = {"layers.1.attn.wq_a", "layers.2.ffn.experts.3.w2", "mtp.0.attn.wkv"};
     for (size_t i = 0; i < sizeof stems / sizeof stems[0]; i++) {
         char directory[FIXTURE_PATH_BYTES];
@@ -79,7 +59,7 @@ static void test_missing_scales(void **state) {
 
 /* Without its draft layer a model generates, but cannot draft. */
 static void test_missing_draft_layer(void **state) {
-    const struct fixture *fixture = *state;
+    const struct tiny_fixture *fixture = *state;
     char directory[FIXTURE_PATH_BYTES];
     const struct checkpoint_edit edit = {.left_out = "mtp.*"};
     fixture_make(directory);
@@ -91,7 +71,7 @@ static void test_missing_draft_layer(void **state) {
 
 /* Any other tensor that is missing or unknown is named. */
 static void test_missing_and_unknown_tensors(void **state) {
-    const struct fixture *fixture = *state;
+    const struct tiny_fixture *fixture = *state;
     static const char *const unknown[] = {"layers.6.attn_norm.weight", "mtp.0.banana", NULL};
     char directory[FIXTURE_PATH_BYTES];
     const struct checkpoint_edit edit = {.left_out = "layers.4.attn.compressor.ape", .extras = unknown};
@@ -106,7 +86,7 @@ static void test_missing_and_unknown_tensors(void **state) {
 
 /* Copies of the shared embedding and head under the draft layer's name, as some exports hold (spec 3.2). */
 static void test_tolerated_copies(void **state) {
-    const struct fixture *fixture = *state;
+    const struct tiny_fixture *fixture = *state;
     static const char *const extras[] = {"mtp.0.emb.tok_emb.weight", "mtp.0.embed.weight",
                                          "mtp.0.head.weight", NULL};
     char directory[FIXTURE_PATH_BYTES];
@@ -120,7 +100,7 @@ static void test_tolerated_copies(void **state) {
 
 /* Expert ids are integers of 64 bits in the file; one that is no expert is named with its row. */
 static void test_expert_table_out_of_range(void **state) {
-    const struct fixture *fixture = *state;
+    const struct tiny_fixture *fixture = *state;
     static const int64_t ids[] = {8, -1, INT64_MAX};
     for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
         char directory[FIXTURE_PATH_BYTES];
@@ -150,7 +130,7 @@ static void run_tokens(const char *directory, enum sluice_numerics numerics, flo
  * and the largest one over codes that are all zero.
  */
 static void test_scale_types(void **state) {
-    const struct fixture *fixture = *state;
+    const struct tiny_fixture *fixture = *state;
     static const unsigned char extremes[] = {0, 1, 127};
     static const unsigned char largest = 254;
     static const unsigned char zeros[16] = {0};
@@ -183,7 +163,7 @@ static void test_scale_types(void **state) {
 
 /* A shard that is gone, empty, or no file: named, never zeros in its place. */
 static void test_damaged_shards(void **state) {
-    const struct fixture *fixture = *state;
+    const struct tiny_fixture *fixture = *state;
     static const char second[] = "model-00002-of-00003.safetensors";
     char directory[FIXTURE_PATH_BYTES];
     char path[2 * FIXTURE_PATH_BYTES];
@@ -217,7 +197,7 @@ static void test_missing_files(void **state) {
 
 /* A configuration that the weights do not fit is refused by shape, whatever else would have happened. */
 static void test_foreign_config(void **state) {
-    const struct fixture *fixture = *state;
+    const struct tiny_fixture *fixture = *state;
     const struct config_change change = {"q_lora_rank", "256"};
     model_replace_config(fixture->directory, TINY_CONFIG, &change, 1);
     expect_refused(fixture->directory, 0, STATUS_BAD_CHECKPOINT, "layers.0.attn.wq_a.weight has the shape");
@@ -225,7 +205,7 @@ static void test_foreign_config(void **state) {
 }
 
 static void test_options_refused(void **state) {
-    const struct fixture *fixture = *state;
+    const struct tiny_fixture *fixture = *state;
     struct engine_core *engine;
     struct sluice_engine_options options = model_options(fixture->directory);
     options.context_tokens = (1 << 20) + 1;
@@ -254,7 +234,7 @@ static enum status append_tokens(struct engine_core *engine, const int32_t *toke
 
 /* The place where a value first went wrong is named, in either mode. */
 static void test_values_not_finite(void **state) {
-    const struct fixture *fixture = *state;
+    const struct tiny_fixture *fixture = *state;
     static const unsigned char nan_bf16[2] = {0xC0, 0x7F};
     static const unsigned char nan_scale = 0xFF;
     static const unsigned char nan_code = 0x7F;
@@ -304,5 +284,5 @@ int main(void) {
         cmocka_unit_test(test_options_refused),
         cmocka_unit_test(test_values_not_finite),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, tiny_fixture_set_up, tiny_fixture_tear_down);
 }

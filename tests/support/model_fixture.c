@@ -96,6 +96,22 @@ struct sluice_engine_options model_options(const char *directory) {
     return options;
 }
 
+int tiny_fixture_set_up(void **state) {
+    struct tiny_fixture *fixture = calloc(1, sizeof *fixture);
+    assert_non_null(fixture);
+    fixture_make(fixture->directory);
+    model_synthesise(fixture->directory, TINY_CONFIG, NULL, 0);
+    *state = fixture;
+    return 0;
+}
+
+int tiny_fixture_tear_down(void **state) {
+    struct tiny_fixture *fixture = *state;
+    fixture_remove(fixture->directory);
+    free(fixture);
+    return 0;
+}
+
 struct engine_core *model_open(const struct sluice_engine_options *options) {
     struct engine_core *engine = NULL;
     EXPECT_OK(engine_core_open(options, &engine));

@@ -12,6 +12,7 @@
 #include "base/string_buffer.h"
 #include "engine/engine_core.h"
 #include "lib/json.h"
+#include "weights/fixture.h"
 
 /* Configurations in the source tree. */
 #define TINY_CONFIG "tests/golden/tiny-v4/config.json"
@@ -52,6 +53,15 @@ void model_synthesise(const char *directory, const char *config_path, const stru
 /* Writes the configuration as the directory's config.json, whatever its weights are. */
 void model_replace_config(const char *directory, const char *config_path, const struct config_change *changes,
                           size_t count);
+
+/* A directory with a synthesised tiny-v4. */
+struct tiny_fixture {
+    char directory[FIXTURE_PATH_BYTES];
+};
+
+/* Setup and teardown of cmocka: *state is a struct tiny_fixture. */
+int tiny_fixture_set_up(void **state);
+int tiny_fixture_tear_down(void **state);
 
 /* Options for small tests: the directory, ideal numerics on "cpu", one thread, 512 positions and rows. */
 struct sluice_engine_options model_options(const char *directory);
