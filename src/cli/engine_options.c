@@ -112,6 +112,7 @@ enum status cli_engine_options_read(const struct cli_options *options, int defau
     engine->thread_count = (int)options->threads;
     engine->step_token_limit = (int)options->chunk_tokens;
     engine->context_tokens = options->max_model_len;
+    engine->prefix_cache_directory = options->prefix_cache_dir;
     if (options->tensor_parallel_size > 0) { /* a command that may run on several ranks */
         engine->parallel = (struct sluice_parallel_options){
             .pipeline = (int)options->pipeline_parallel_size,

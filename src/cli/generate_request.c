@@ -143,7 +143,7 @@ void generate_request_deinit(struct generate_request *request) {
 
 void generate_request_settle_engine(const struct generate_request *request,
                                     struct sluice_engine_options *engine) {
-    engine->has_prefix_cache = false;
+    engine->has_prefix_cache = engine->prefix_cache_directory != NULL;
     if (engine->context_tokens == 0) {
         engine->context_tokens = (int64_t)request->prompt.count + request->options->max_tokens;
     }

@@ -555,6 +555,13 @@ static const struct option_row rows[] = {
      .value_name = "N",
      .help = "Prompt tokens per forward step.",
      FIELD(chunk_tokens)},
+    {.name = "prefix-cache-dir",
+     .type = OPTION_TEXT,
+     .commands = CLI_GENERATE | CLI_CHAT,
+     .value_name = "DIR",
+     .help = "Keep what the model has read of prompts in this folder, so that later runs need not read it "
+             "again.",
+     FIELD(prefix_cache_dir)},
     {.name = "memory-limit",
      .type = OPTION_TEXT,
      .commands = ENGINE,

@@ -119,6 +119,7 @@ struct cli_options {
     const char *cpu_features; /* "auto" or a set's name */
     int64_t threads;          /* 0: the allowed cores */
     int64_t chunk_tokens;
+    const char *prefix_cache_dir;   /* NULL: beginnings are kept in memory only */
     const char *memory_limit;       /* "6GB"; NULL: none */
     bool speculative;               /* chat: draft without being asked */
     const char *speculative_config; /* JSON */

@@ -79,6 +79,19 @@ equal "context end" "3 length" "$(run --prompt 'Once upon a time' --max-model-le
 equal "no new tokens" "0 length" "$(run --prompt 'Once' --max-tokens 0 --json |
     jq -r '[(.token_ids | length), .finish_reason] | join(" ")')"
 
+# What was read of a prompt is kept over runs, and changes nothing.
+long=$(printf 'Once upon a time a fox lived near a bridge. %.0s' $(seq 40))
+kept() { run --prompt "$long" --max-tokens 20 --json "$@" | jq -c .token_ids; }
+equal "kept beginnings" "$(kept)" "$(kept --prefix-cache-dir "$work/kept")"
+[ -n "$(ls "$work/kept")" ] || fail "nothing was kept"
+equal "kept beginnings, read again" "$(kept)" "$(kept --prefix-cache-dir "$work/kept")"
+refuse "no folder" 1 "/nope" --model "$model" --prompt x --prefix-cache-dir /nope/kept
+
+# Ranks change neither.
+equal "ranks" "$(kept)" "$(kept -tp 2 -pp 2)"
+refuse "ranks that do not fit" 1 "8 attention heads" --model "$model" --prompt x -tp 3
+refuse "too many stages" 1 "8 layers" --model "$model" --prompt x -pp 9
+
 # Drafts change the speed, never the text.
 for drafts in 1 2 3; do
     for temperature in 0 0.8; do
