@@ -101,14 +101,18 @@ size_t plan_record_write(enum plan_kind kind, uint64_t number, const struct step
     return (size_t)(at - (unsigned char *)memory);
 }
 
-/* A segment without rows, or with a negative number of them, would lead beyond the record. */
-static bool has_rows(const struct step_segment *segments, int32_t count) {
-    for (int32_t i = 0; i < count; i++) {
-        if (segments[i].row_count < 1) {
+/* Whether the segments of a record, of which nothing is believed yet, have the rows that its head says. */
+static bool are_rows_right(const struct plan_head *head) {
+    const int32_t *words = (const int32_t *)(const void *)(head + 1);
+    int64_t rows = 0;
+    for (int32_t i = 0; i < head->segment_count; i++) {
+        int32_t of_segment = words[SEGMENT_WORDS * i + SEGMENT_WORDS - 1];
+        if (of_segment < 1) {
             return false;
         }
+        rows += of_segment;
     }
-    return true;
+    return rows == head->row_count;
 }
 
 static bool is_within(int32_t count, int32_t limit) {
@@ -155,11 +159,9 @@ enum status plan_record_read(const void *memory, size_t bytes, uint64_t number,
     const struct plan_head *head = memory;
     CHECK(bytes >= sizeof *head, STATUS_INTERNAL, "a plan of %zu bytes came in, which has no head", bytes);
     TRY(check_head(head, bytes, number, bounds));
+    CHECK(are_rows_right(head), STATUS_INTERNAL, "plan %llu has segments that do not make its %d rows",
+          (unsigned long long)number, head->row_count);
     const unsigned char *at = read_segments(head, (const unsigned char *)(head + 1), segments);
-    CHECK(has_rows(segments, head->segment_count) &&
-              row_count(segments, head->segment_count) == head->row_count,
-          STATUS_INTERNAL, "plan %llu has segments that do not make its %d rows", (unsigned long long)number,
-          head->row_count);
     const int32_t *rows = (const int32_t *)(const void *)at;
     *out = (struct plan_record){.kind = (enum plan_kind)head->kind};
     if (out->kind == PLAN_KIND_DRAFT) {

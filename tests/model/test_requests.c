@@ -56,7 +56,7 @@ static void test_in_any_company(void **state) {
             run_together(fixture, engine, what);
             if (has_cache) {
                 run_together(fixture, engine, "again");
-                assert_true(sluice_engine_stats(engine).cached_prompt_tokens > 128);
+                assert_true(sluice_engine_stats(engine).cached_prompt_tokens > 0);
             }
             if (drafts > 0) {
                 assert_true(sluice_engine_stats(engine).accepted_drafts[0] > 0);
