@@ -50,6 +50,12 @@ struct sluice_log_probability {
 struct sluice_request_options {
     const int32_t *prompt; /* 1 and more token ids; copied */
     size_t prompt_count;
+    /*
+     * How many of the prompt's last tokens are the beginning of the answer, fewer than all: an answer that
+     * was interrupted goes on with the bits that it would have had. They count as output for the penalties,
+     * and as prompt for everything else here.
+     */
+    size_t output_prefix_count;
     struct sluice_sampling sampling; /* logit_bias is copied */
     uint32_t choice_index;           /* of several answers with one seed, each has its own noise */
     int64_t token_limit;             /* most new tokens; -1: what the context leaves */

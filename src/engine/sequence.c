@@ -30,6 +30,9 @@ static enum status check_prompt(const struct sluice_request_options *options,
               "the prompt's token at index %zu has id %d, but the vocabulary has %lld ids", i,
               options->prompt[i], (long long)bounds->vocabulary_size);
     }
+    CHECK(options->output_prefix_count < options->prompt_count, STATUS_OUT_OF_RANGE,
+          "output_prefix_count is %zu; it must be less than the %zu tokens of the prompt",
+          options->output_prefix_count, options->prompt_count);
     return STATUS_OK;
 }
 
@@ -120,6 +123,17 @@ static enum status alloc_log_probabilities(struct sequence *sequence) {
     return STATUS_OK;
 }
 
+static enum status count_tokens(struct token_counts *counts, const struct sluice_request_options *options,
+                                const struct sequence_bounds *bounds) {
+    size_t prompt_count = options->prompt_count - options->output_prefix_count;
+    TRY(token_counts_init(counts, (size_t)bounds->vocabulary_size));
+    TRY(token_counts_add_prompt(counts, options->prompt, prompt_count));
+    for (size_t i = prompt_count; i < options->prompt_count; i++) {
+        TRY(token_counts_add_output(counts, options->prompt[i]));
+    }
+    return STATUS_OK;
+}
+
 static enum status alloc_tokens(struct sequence *sequence, const struct sluice_request_options *options,
                                 const struct sequence_bounds *bounds) {
     sequence->tokens = malloc((size_t)sequence->token_limit * sizeof *sequence->tokens);
@@ -130,8 +144,7 @@ static enum status alloc_tokens(struct sequence *sequence, const struct sluice_r
     if (has_penalties(&options->sampling)) {
         sequence->rules.counts = calloc(1, sizeof *sequence->rules.counts);
         CHECK_MEMORY(sequence->rules.counts);
-        TRY(token_counts_init(sequence->rules.counts, (size_t)bounds->vocabulary_size));
-        TRY(token_counts_add_prompt(sequence->rules.counts, options->prompt, options->prompt_count));
+        TRY(count_tokens(sequence->rules.counts, options, bounds));
     }
     return alloc_log_probabilities(sequence);
 }
