@@ -11,8 +11,6 @@
 #ifndef SLUICE_JOB_H
 #define SLUICE_JOB_H
 
-#include <stdbool.h>
-
 #include "sluice/engine.h"
 
 #ifdef __cplusplus
@@ -25,9 +23,6 @@ struct sluice_job_options {
     double deadline_seconds;      /* that a rank may wait for another; 0: 30; twenty times that at a start */
     const char *peer_secret_file; /* ranks must know what it holds; NULL: nothing is asked; borrowed */
 };
-
-/* Whether mpirun or srun started this process together with others. */
-bool sluice_job_is_here(void);
 
 /*
  * Collective. Joins the job. UNSUPPORTED if this build has no MPI; PEER_LOST if the others cannot be reached.

@@ -19,14 +19,6 @@ static const double DEADLINE_SECONDS_DEFAULT = 30;
 
 enum { ENGINES_AT_ONCE_MAX = (COMM_MPI_GROUP_IDS - 1) / JOB_GROUPS_PER_TEAM };
 
-bool sluice_job_is_here(void) {
-    /* What Open MPI's mpirun and Slurm's PMIx plug-in tell the processes that they start. */
-    const char *size = getenv("OMPI_COMM_WORLD_SIZE");
-    const char *tasks = getenv("PMIX_RANK") == NULL ? NULL : getenv("SLURM_NTASKS");
-    size = size == NULL ? tasks : size;
-    return size != NULL && atoi(size) > 1;
-}
-
 /* Whose memory and cores are whose: processes that give their host the same name share it. */
 static enum status learn_hosts(struct sluice_job *job) {
     size_t offsets[TEAM_RANKS_MAX + 1];

@@ -125,7 +125,6 @@ int main(int argument_count, char **arguments) {
     const char *directory = argument_count > 1 ? arguments[1] : "";
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
     struct sluice_job *job;
-    assert_true(sluice_job_is_here());
     for (int numerics = 0; rank != NULL && atoi(rank) == 0 && numerics < NUMERICS_COUNT; numerics++) {
         const struct layout one_rank = {.pipeline = 1, .tensor = 1, .numerics = numerics};
         run(directory, NULL, &one_rank, &alone[numerics]);
