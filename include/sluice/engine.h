@@ -53,12 +53,15 @@ struct sluice_draft_options {
     size_t schedule_row_count;
 };
 
-/* Ranks that run one model together, each a group of this process's threads. */
+struct sluice_job;
+
+/* Ranks that run one model together: threads of this process, or the processes of a job. */
 struct sluice_parallel_options {
     int pipeline; /* stages, each with its layers; 1: no pipeline */
     int tensor;   /* ranks of a stage, each with its part of the matrices; 1: no tensor parallelism */
     bool has_expert_parallelism; /* whole experts on the ranks of a stage, else every expert cut between them
                                   */
+    struct sluice_job *job; /* sluice/job.h; as many processes as there are ranks; NULL: threads; borrowed */
 };
 
 struct sluice_engine_options {

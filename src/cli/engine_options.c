@@ -115,6 +115,7 @@ enum status cli_engine_options_read(const struct cli_options *options, int defau
     engine->prefix_cache_directory = options->prefix_cache_dir;
     if (options->tensor_parallel_size > 0) { /* a command that may run on several ranks */
         engine->parallel = (struct sluice_parallel_options){
+            .job = options->job,
             .pipeline = (int)options->pipeline_parallel_size,
             .tensor = (int)options->tensor_parallel_size,
             .has_expert_parallelism =

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "cli/commands.h"
 #include "cli/option_table.h"
+#include "cli/ranks.h"
 
 static const char PROGRAM[] = "sluice";
 
@@ -108,7 +109,8 @@ static enum status find_command(const char *name, const struct command_row **out
     FAIL(STATUS_USAGE, "unknown %s %s; did you mean %s?", kind, name, nearest);
 }
 
-static enum status run_command(const struct command_row *row, int argc, char **argv, enum log_level *level) {
+static enum status run_command(const struct command_row *row, int argc, char **argv, enum log_level *level,
+                               struct cli_ranks *ranks) {
     struct cli_options options = {0};
     int word_count = 0;
     int wants_help = 0;
@@ -122,7 +124,19 @@ static enum status run_command(const struct command_row *row, int argc, char **a
           row->description.name);
     *level = (enum log_level)options.log_level;
     log_set_level(*level);
-    TRY(row->run(&options, word_count, argv));
+    TRY(cli_ranks_enter(&options, ranks));
+    options.job = ranks->job;
+    switch (ranks->role) {
+    case CLI_ROLE_ALONE:
+    case CLI_ROLE_LEADER:
+        TRY(row->run(&options, word_count, argv));
+        break;
+    case CLI_ROLE_FOLLOWER:
+        TRY(cli_ranks_follow(ranks, &options));
+        break;
+    case CLI_ROLE_LAUNCHER:
+        break;
+    }
     return STATUS_OK;
 }
 
@@ -131,6 +145,10 @@ static enum status finish_output(void) {
     CHECK(fflush(stdout) == 0 && !ferror(stdout), STATUS_IO,
           "the output could not be written completely; is the disk full?");
     return STATUS_OK;
+}
+
+static enum exit_code exit_code_of(enum status status) {
+    return status == STATUS_OK ? EXIT_CODE_OK : status == STATUS_USAGE ? EXIT_CODE_USAGE : EXIT_CODE_FAILURE;
 }
 
 static enum exit_code report(const char *command_name, enum status status, enum log_level level) {
@@ -146,7 +164,7 @@ static enum exit_code report(const char *command_name, enum status status, enum 
             fprintf(stderr, "  at %s (%s:%d)\n", frame->function, frame->file, frame->line);
         }
     }
-    return status == STATUS_USAGE ? EXIT_CODE_USAGE : EXIT_CODE_FAILURE;
+    return exit_code_of(status);
 }
 
 /* `sluice help`, `sluice help COMMAND`. */
@@ -170,6 +188,7 @@ int main(int argc, char **argv) {
     const struct command_row *row = NULL;
     enum log_level level = LOG_WARNING;
     enum status status = STATUS_OK;
+    struct cli_ranks ranks = {.role = CLI_ROLE_ALONE};
     if (strcmp(name, "--version") == 0) {
         printf("%s %s\n", PROGRAM, SLUICE_VERSION);
     } else if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
@@ -180,10 +199,12 @@ int main(int argc, char **argv) {
         status = find_command(name, &row);
     }
     if (status == STATUS_OK && row != NULL) {
-        status = run_command(row, argc - 2, argv + 2, &level);
+        status = run_command(row, argc - 2, argv + 2, &level, &ranks);
     }
     if (status == STATUS_OK) {
         status = finish_output();
     }
-    return report(row == NULL ? NULL : row->description.name, status, level);
+    cli_ranks_leave(&ranks, status, (int)exit_code_of(status));
+    int code = (int)report(row == NULL ? NULL : row->description.name, status, level);
+    return ranks.role == CLI_ROLE_LAUNCHER && ranks.exit_code != 0 ? ranks.exit_code : code;
 }

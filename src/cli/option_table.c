@@ -7,7 +7,7 @@ enum {
     ALL = CLI_GENERATE | CLI_TOKENIZE | CLI_INSPECT | CLI_SYNTH | CLI_BENCH | CLI_KERNELCHECK | CLI_CHAT |
           CLI_PLAN,
     ENGINE = CLI_GENERATE | CLI_BENCH | CLI_CHAT, /* commands that open an engine */
-    RANKS = ENGINE & ~CLI_BENCH,                  /* of them, those that may run on several ranks */
+    RANKS = ENGINE,                               /* of them, those that may run on several ranks */
 };
 
 #define FIELD(name) .offset = offsetof(struct cli_options, name), .given_offset = SIZE_MAX
@@ -379,10 +379,41 @@ static const struct option_row rows[] = {
      FIELD(gpus)},
     {.name = "hosts",
      .type = OPTION_TEXT,
-     .commands = CLI_PLAN,
-     .value_name = "NxSIZE",
-     .help = "Hosts that compute themselves, such as 2x128GB or 4xspark; with --gpus the number of hosts.",
+     .commands = CLI_PLAN | RANKS,
+     .value_name = "HOSTS",
+     .help = "plan: hosts that compute themselves, such as 2x128GB or 4xspark, or with --gpus their number; "
+             "elsewhere names of the hosts that ranks run on, such as a,b, this one first.",
      FIELD(hosts)},
+    {.name = "distributed-executor-backend",
+     .type = OPTION_CHOICE,
+     .commands = RANKS,
+     .default_value = "auto",
+     .choices = "auto|threads|mpi|mp",
+     .help =
+         "Ranks as threads of this process or, with mpi or mp, as processes that mpirun starts; auto takes "
+         "processes where mpirun or srun has started them, else threads.",
+     FIELD(distributed_executor_backend)},
+    {.name = "rank-network",
+     .type = OPTION_TEXT,
+     .commands = RANKS,
+     .value_name = "NETWORK",
+     .help = "With --hosts, the network that connects them, such as 10.0.0.0/24: ranks listen nowhere else.",
+     FIELD(rank_network)},
+    {.name = "peer-secret-file",
+     .type = OPTION_TEXT,
+     .commands = RANKS,
+     .value_name = "FILE",
+     .help = "File with a secret that all ranks must know; without it a random one for each job.",
+     FIELD(peer_secret_file)},
+    {.name = "deadline-seconds",
+     .type = OPTION_REAL,
+     .commands = RANKS,
+     .default_value = "30",
+     .minimum = 0.1,
+     .maximum = 86400,
+     .value_name = "S",
+     .help = "With ranks as processes, how long one may wait for another; twenty times that at the start.",
+     FIELD(deadline_seconds)},
     {.name = "link",
      .type = OPTION_TEXT,
      .commands = CLI_PLAN,

@@ -12,6 +12,8 @@
 
 #include "base/options.h"
 
+struct sluice_job;
+
 /* Bits of option_row.commands. */
 enum cli_command {
     CLI_GENERATE = 1 << 0,
@@ -28,6 +30,7 @@ enum cli_command {
 enum cli_reasoning_effort { CLI_EFFORT_NONE, CLI_EFFORT_LOW, CLI_EFFORT_HIGH, CLI_EFFORT_MAX };
 enum cli_numerics { CLI_NUMERICS_IDEAL, CLI_NUMERICS_NATIVE };
 enum cli_device { CLI_DEVICE_CPU, CLI_DEVICE_GUARD };
+enum cli_backend { CLI_BACKEND_AUTO, CLI_BACKEND_THREADS, CLI_BACKEND_MPI, CLI_BACKEND_MP };
 enum cli_mtp_sampling { CLI_MTP_COUPLED, CLI_MTP_REJECTION };
 
 struct cli_options {
@@ -95,7 +98,7 @@ struct cli_options {
 
     /* Planning: the machine and the layout. */
     const char *gpus;    /* "8x141GB" */
-    const char *hosts;   /* "2x128GB" */
+    const char *hosts;   /* "2x128GB"; of a job: "a,b" */
     const char *link;    /* "25Gbit" */
     const char *profile; /* JSON file */
     const char *scale;   /* "16,32,64" */
@@ -112,6 +115,13 @@ struct cli_options {
     int64_t max_num_seqs;
     bool enable_prefix_caching;
     double gpu_memory_utilization;
+
+    /* Ranks as processes. */
+    int distributed_executor_backend; /* enum cli_backend */
+    const char *rank_network;         /* "10.0.0.0/24"; NULL: this host only */
+    const char *peer_secret_file;     /* NULL: none */
+    double deadline_seconds;
+    struct sluice_job *job; /* no option: the job that this process leads; NULL: none */
 
     /* Execution. */
     int numerics;             /* enum cli_numerics */

@@ -138,12 +138,16 @@ void executor_destroy(struct executor **executor) {
     }
 }
 
-void executor_describe_arithmetic(const struct executor *executor, struct string_buffer *out) {
+void executor_describe_table(const struct op_table *table, struct string_buffer *out) {
     for (int op = 0; op < OP_COUNT; op++) {
-        for (int i = 0; i < OP_CANDIDATES_MAX && executor->table.entries[op][i] != NULL; i++) {
-            string_buffer_append_format(out, "%d:%s ", op, executor->table.entries[op][i]->arithmetic);
+        for (int i = 0; i < OP_CANDIDATES_MAX && table->entries[op][i] != NULL; i++) {
+            string_buffer_append_format(out, "%d:%s ", op, table->entries[op][i]->arithmetic);
         }
     }
+}
+
+void executor_describe_arithmetic(const struct executor *executor, struct string_buffer *out) {
+    executor_describe_table(&executor->table, out);
 }
 
 size_t executor_step_bytes(const struct executor *executor) {

@@ -8,6 +8,8 @@
 #ifndef SLUICE_ENGINE_EXECUTOR_RANKS_H
 #define SLUICE_ENGINE_EXECUTOR_RANKS_H
 
+#include <stdint.h>
+
 #include "comm/comm.h"
 #include "engine/plan_record.h"
 #include "parallel/step.h"
@@ -22,6 +24,14 @@ struct executor_ranks {
     int end_layer;
     int64_t vocabulary_part; /* rows of the head that this rank has; on the last stage */
     struct plan_bounds bounds;
+    struct comm_watch *watch; /* NULL: nobody looks */
+    double deadline_seconds;  /* of waits once the first ticks are over; 0: the groups' own */
 };
+
+/*
+ * A step begins: who watches sees its number, and after the first few, which may read weights from a cold
+ * disk for minutes, waits have their deadline.
+ */
+void executor_ranks_begin_tick(struct executor_ranks *ranks, uint64_t number);
 
 #endif

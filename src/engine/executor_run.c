@@ -77,7 +77,7 @@ static enum status lead(struct executor *executor, enum plan_kind kind, const st
     uint64_t bytes = plan_record_write(kind, executor->record_number, step, draft, executor->record);
     TRY(comm_broadcast_host(ranks->control, 0, &bytes, sizeof bytes));
     TRY(comm_broadcast_host(ranks->control, 0, executor->record, bytes));
-    executor->record_number++;
+    executor_ranks_begin_tick(ranks, executor->record_number++);
     return STATUS_OK;
 }
 
@@ -160,6 +160,7 @@ static enum status receive(struct executor *executor, struct plan_record *record
     CHECK(bytes <= executor->record_bytes, STATUS_INTERNAL, "a plan of %llu bytes came in, at most %zu fit",
           (unsigned long long)bytes, executor->record_bytes);
     TRY(comm_broadcast_host(ranks->control, 0, executor->record, bytes));
+    executor_ranks_begin_tick(ranks, executor->record_number);
     return plan_record_read(executor->record, bytes, executor->record_number++, &ranks->bounds,
                             executor->segments, record);
 }

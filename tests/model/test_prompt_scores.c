@@ -181,7 +181,10 @@ static void test_any_chunks_and_company(void **state) {
 
 static void test_layouts(void **state) {
     const struct fixture *fixture = *state;
-    static const struct sluice_parallel_options layouts[] = {{2, 1, true}, {1, 4, true}, {2, 2, false}};
+    static const struct sluice_parallel_options layouts[] = {
+        {.pipeline = 2, .tensor = 1, .has_expert_parallelism = true},
+        {.pipeline = 1, .tensor = 4, .has_expert_parallelism = true},
+        {.pipeline = 2, .tensor = 2, .has_expert_parallelism = false}};
     static struct score scores[PROMPT];
     for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
         struct sluice_engine_options options = engine_options(fixture);
