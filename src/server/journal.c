@@ -172,6 +172,7 @@ static enum status append_tokens(struct journal_entry *entry, const struct wire_
         memcpy(entry->tokens + entry->token_count, tokens->ids, tokens->count * sizeof *entry->tokens);
     }
     entry->token_count += tokens->count;
+    entry->strikes = tokens->count > 0 ? 0 : entry->strikes;
     return STATUS_OK;
 }
 
@@ -225,8 +226,7 @@ enum status journal_entry_update(struct journal_entry *entry, const struct wire_
 
 bool journal_entry_strike(struct journal_entry *entry, bool is_suspect) {
     enum { STRIKES_MAX = 2 };
-    bool has_got_on = entry->token_count > entry->sent_token_count;
-    entry->strikes = (has_got_on ? 0 : entry->strikes) + is_suspect;
+    entry->strikes += is_suspect;
     entry->state.phase = SLUICE_REQUEST_WAITING;
     return entry->strikes < STRIKES_MAX;
 }

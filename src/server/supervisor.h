@@ -7,7 +7,8 @@
  * hand, its requests go to the others at once, or wait until it is back. Tokens are never repeated or taken
  * back: a worker goes on from prompt and tokens with the same bits (drafts by rejection sampling excepted,
  * whose text depends on their number). A request over which two workers died without a new token in between
- * ends with PEER_LOST, as do all when no worker comes back.
+ * ends with PEER_LOST; so that it takes no others with it, requests over which one may have died come back
+ * one at a time, the next when the one before has got on. When no worker comes back, all end with PEER_LOST.
  *
  * What only a worker can find wrong with a request comes as its end, with the status that submit would have
  * had: BAD_ARGUMENT, OUT_OF_RANGE, CONTEXT_FULL, UNSUPPORTED.

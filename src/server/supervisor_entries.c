@@ -20,7 +20,9 @@ static void end(struct journal_entry *entry, enum sluice_finish_reason reason, e
 
 /* Takes the entry from the worker that has it. */
 static void take_back(struct supervisor *supervisor, struct journal_entry *entry) {
-    journal_list_remove(&supervisor->slots[entry->slot].sent, entry);
+    struct supervisor_slot *slot = &supervisor->slots[entry->slot];
+    slot->on_probation = slot->on_probation == entry ? NULL : slot->on_probation;
+    journal_list_remove(&slot->sent, entry);
     id_table_remove(&supervisor->sent, &entry->node);
     entry->slot = -1;
 }
@@ -42,20 +44,28 @@ static bool fill_loads(const struct supervisor *supervisor, struct replica_load 
     return is_any_usable;
 }
 
-/* The worker for an entry, which gets to know its text; -1: none has room. */
+/* Others over which a worker may have died wait until the one that is being tried has got on. */
+static bool must_wait(const struct supervisor_slot *slot, const struct journal_entry *entry) {
+    return entry->strikes > 0 && slot->on_probation != NULL;
+}
+
+/* The worker for an entry, which gets to know its text; -1: none has room, or it must wait. */
 static int choose(struct supervisor *supervisor, const struct journal_entry *entry) {
     struct replica_load loads[SUPERVISOR_WORKERS_MAX];
     if (!fill_loads(supervisor, loads)) {
         return -1;
     }
     if (supervisor->options.worker_count == 1) {
-        return 0;
+        return must_wait(&supervisor->slots[0], entry) ? -1 : 0;
     }
     struct arena arena;
     size_t count;
     arena_init(&arena, ARENA_BYTES);
     const int32_t *text = journal_entry_text(entry, &arena, &count);
     int replica = replica_router_choose(supervisor->router, text, text == NULL ? 0 : count, loads);
+    if (replica >= 0 && must_wait(&supervisor->slots[replica], entry)) {
+        replica = -1;
+    }
     if (replica >= 0 && text != NULL) {
         replica_router_learn(supervisor->router, replica, text, count);
     }
@@ -73,6 +83,7 @@ static void send_entry(struct supervisor *supervisor, struct journal_entry *entr
         return;
     }
     entry->slot = slot->index;
+    slot->on_probation = entry->strikes > 0 ? entry : slot->on_probation;
     journal_list_insert(&slot->sent, entry);
     id_table_put(&supervisor->sent, &entry->node);
 }
@@ -151,6 +162,9 @@ enum status supervisor_take_update(struct supervisor *supervisor, struct supervi
     CHECK(entry->slot == slot->index, STATUS_BAD_FORMAT, "worker %d speaks of a request of worker %d",
           slot->index, entry->slot);
     TRY(journal_entry_update(entry, &record->update));
+    if (slot->on_probation == entry && entry->strikes == 0) {
+        slot->on_probation = NULL;
+    }
     if (journal_entry_is_over(entry)) {
         take_back(supervisor, entry);
         learn_answer(supervisor, slot, entry);

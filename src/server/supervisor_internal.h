@@ -23,6 +23,8 @@ struct supervisor_slot {
     pid_t pid; /* -1: none */
     struct wire_connection connection;
     struct journal_list sent; /* entries that it has and that are not over */
+    /* The one of them over which a worker may have died: others like it wait until it has got on. */
+    const struct journal_entry *on_probation; /* NULL: none */
     struct sluice_engine_facts facts;
     struct sluice_engine_stats stats; /* the last it sent */
     struct sluice_engine_stats past;  /* counters of its predecessors */
