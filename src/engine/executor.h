@@ -70,6 +70,12 @@ size_t executor_draft_bytes(const struct executor *executor);
 enum status executor_run(struct executor *executor, const struct step_plan *plan, float *logits);
 
 /*
+ * Collective. Logits of `count` rows of the last step, before anything else runs: host (count, vocabulary).
+ * With ranks at most the record's logit_row_limit of them.
+ */
+enum status executor_run_head(struct executor *executor, const int32_t *rows, int32_t count, float *logits);
+
+/*
  * Does at once what a plan asks of the state before its layers, and nothing else: page updates, slot
  * operations. The plan must not be run with them again.
  */

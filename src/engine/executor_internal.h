@@ -31,6 +31,7 @@ struct executor {
 struct pass {
     const struct step_plan *plan;
     const struct draft_plan *draft; /* NULL: main layers; its segments are the plan's */
+    bool is_head_only;              /* the plan's logits of the boundary that the last step left */
     float *logits;                  /* host; NULL in a dry run, and where none are wanted */
 };
 

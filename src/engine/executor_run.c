@@ -46,6 +46,14 @@ static enum status run_step(struct executor *executor, const struct step_plan *p
     return STATUS_OK;
 }
 
+static enum status run_head(struct executor *executor, const struct step_plan *plan, float *logits) {
+    if (executor_is_on_last_stage(executor)) {
+        TRY(executor_run_pass(executor,
+                              &(struct pass){.plan = plan, .is_head_only = true, .logits = logits}));
+    }
+    return executor_pass_logits(executor, plan->logit_row_count, logits);
+}
+
 static enum status run_draft(struct executor *executor, const struct draft_plan *plan, float *logits) {
     struct step_plan batch = {.segments = plan->segments, .segment_count = plan->segment_count};
     int64_t rows = step_plan_row_count(&batch);
@@ -93,6 +101,17 @@ enum status executor_run(struct executor *executor, const struct step_plan *plan
     TRY(check_plan(executor, plan));
     TRY(lead(executor, PLAN_KIND_STEP, plan, NULL));
     return settle(executor, run_step(executor, plan, logits));
+}
+
+enum status executor_run_head(struct executor *executor, const int32_t *rows, int32_t count, float *logits) {
+    struct step_plan plan = {.logit_rows = rows, .logit_row_count = count};
+    for (int32_t i = 0; i < count; i++) {
+        CHECK(rows[i] >= 0 && rows[i] < executor->step_rows, STATUS_INTERNAL,
+              "logits of row %d of the last step were asked for, which has %lld rows", rows[i],
+              (long long)executor->step_rows);
+    }
+    TRY(lead(executor, PLAN_KIND_HEAD, &plan, NULL));
+    return settle(executor, run_head(executor, &plan, logits));
 }
 
 static enum status check_draft_plan(const struct executor *executor, const struct draft_plan *plan,
@@ -149,6 +168,8 @@ static enum status obey(struct executor *executor, const struct plan_record *rec
     switch (record->kind) {
     case PLAN_KIND_STEP:
         return run_step(executor, &record->step, executor->logits);
+    case PLAN_KIND_HEAD:
+        return run_head(executor, &record->step, executor->logits);
     case PLAN_KIND_DRAFT:
         return run_draft(executor, &record->draft, executor->logits);
     case PLAN_KIND_CHANGE_STATE:
