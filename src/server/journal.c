@@ -101,7 +101,7 @@ static enum status write_rest(struct journal_entry *entry, double now, struct ar
         options->timeout_seconds = entry->deadline - now > 1e-9 ? entry->deadline - now : 1e-9;
     }
     if (entry->has_prompt_tokens) {
-        record.request.prompt_log_probability_count = -1;
+        options->prompt_log_probability_count = -1;
     }
     record.id = entry->node.id;
     wire_write(out, &record);

@@ -66,6 +66,11 @@ static enum status check_request(const struct sluice_request_options *options,
               "the prompt's token at index %zu has id %d, but the vocabulary has %lld ids", i,
               options->prompt[i], (long long)facts->vocabulary_size);
     }
+    size_t record_bytes = (2 + (size_t)SLUICE_LOG_PROBABILITIES_MAX) * sizeof(struct sluice_log_probability);
+    CHECK(options->prompt_log_probability_count < 0 || options->prompt_count < WIRE_BODY_LIMIT / record_bytes,
+          STATUS_OUT_OF_RANGE,
+          "log-probabilities of %zu prompt tokens were asked for, at most %zu are possible",
+          options->prompt_count, WIRE_BODY_LIMIT / record_bytes);
     return STATUS_OK;
 }
 

@@ -24,6 +24,9 @@ void wire_write(struct string_buffer *out, const struct wire_record *record) {
     string_buffer_append(out, (const char *)&header, sizeof header);
     struct wire_codec codec = {.out = out};
     wire_record_visit(&codec, &fields);
+    if (out->length - start > WIRE_BODY_LIMIT) {
+        out->is_failed = true;
+    }
     if (!out->is_failed) {
         header.body_bytes = (uint32_t)(out->length - start - sizeof header);
         memcpy(out->data + start, &header, sizeof header);

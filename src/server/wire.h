@@ -61,7 +61,8 @@ struct wire_record {
     struct service_text message; /* as update.message valid as long as the frame */
 };
 
-/* Appends a record of its kind; only the kind's fields are looked at. */
+/* Appends a record of its kind; only the kind's fields are looked at. A body over the limit is not written.
+ */
 void wire_write(struct string_buffer *out, const struct wire_record *record);
 
 /* A record's kind and body, still closed. */

@@ -23,6 +23,7 @@ static void visit_options(struct wire_codec *codec, struct sluice_request_option
     options->stop_tokens =
         wire_array(codec, options->stop_tokens, &options->stop_token_count, sizeof *options->stop_tokens);
     options->log_probability_count = wire_int(codec, options->log_probability_count);
+    options->prompt_log_probability_count = wire_int(codec, options->prompt_log_probability_count);
     options->priority = wire_int(codec, options->priority);
     options->timeout_seconds = wire_f64(codec, options->timeout_seconds);
     options->draft_limit = wire_int(codec, options->draft_limit);
@@ -42,7 +43,6 @@ static void visit_rules(struct wire_codec *codec, struct service_rules *rules) {
 
 static void visit_request(struct wire_codec *codec, struct service_request *request) {
     visit_options(codec, &request->options);
-    request->prompt_log_probability_count = wire_int(codec, request->prompt_log_probability_count);
     visit_rules(codec, &request->rules);
 }
 

@@ -206,7 +206,7 @@ static enum status open_service(void *context, struct service **out) {
                                              .close = close_service};
     CHECK(strcmp(context, "bad") != 0, STATUS_BAD_CONFIG, "the model does not please");
     if (strcmp(context, "crash") == 0) {
-        kill(getpid(), SIGSEGV);
+        kill(getpid(), SIGKILL);
     }
     struct counting_service *service = calloc(1, sizeof *service);
     CHECK_MEMORY(service);

@@ -127,7 +127,7 @@ static void expect_no_start(const char *how, enum status status, const char *wor
 static void test_workers_that_do_not_start(void **state) {
     (void)state;
     expect_no_start("bad", STATUS_BAD_CONFIG, "the model does not please");
-    expect_no_start("crash", STATUS_PEER_LOST, "killed by signal 11");
+    expect_no_start("crash", STATUS_PEER_LOST, "killed by signal 9");
     const char *const arguments[] = {"nothing", NULL};
     struct supervisor_options options = options_of(1, arguments);
     struct service *service = NULL;

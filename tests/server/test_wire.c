@@ -50,7 +50,7 @@ static struct wire_record full_request(const struct service_text *stops,
     options->timeout_seconds = 1.5;
     options->draft_limit = 3;
     options->skips_prefix_cache = true;
-    record.request.prompt_log_probability_count = 4;
+    options->prompt_log_probability_count = 4;
     record.request.rules = (struct service_rules){.grammar = SERVICE_GRAMMAR_JSON_SCHEMA,
                                                   .grammar_text = text_of("{\"type\":\"object\"}"),
                                                   .starts_in_reasoning = true,
@@ -99,7 +99,7 @@ static void expect_full_request(const struct wire_record *read) {
     assert_int_equal(options->priority, -7);
     assert_true(options->timeout_seconds == 1.5 && options->skips_prefix_cache);
     assert_int_equal(options->draft_limit, 3);
-    assert_int_equal(read->request.prompt_log_probability_count, 4);
+    assert_int_equal(options->prompt_log_probability_count, 4);
     assert_int_equal(rules->grammar, SERVICE_GRAMMAR_JSON_SCHEMA);
     expect_text(rules->grammar_text, "{\"type\":\"object\"}");
     assert_true(rules->starts_in_reasoning);
