@@ -113,6 +113,11 @@ enum status cli_engine_options_read(const struct cli_options *options, int defau
     engine->step_token_limit = (int)options->chunk_tokens;
     engine->context_tokens = options->max_model_len;
     engine->prefix_cache_directory = options->prefix_cache_dir;
+    if (options->max_num_seqs > 0) { /* a command that takes requests from others */
+        engine->sequence_limit = (int)options->max_num_seqs;
+        engine->page_tokens = (int)options->block_size;
+        engine->has_prefix_cache = options->enable_prefix_caching;
+    }
     if (options->tensor_parallel_size > 0) { /* a command that may run on several ranks */
         engine->parallel = (struct sluice_parallel_options){
             .job = options->job,

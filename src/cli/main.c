@@ -3,6 +3,7 @@
  *
  * The only place that prints an error record and turns a status into an exit code.
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -68,9 +69,15 @@ static const struct command_row commands[] = {
       "  sluice kernelcheck linear moe_experts --cpu-features avx2 --seed 7\n"
       "  sluice kernelcheck linear --bench"},
      command_kernelcheck},
+    {{CLI_WORKER, "worker", "", "Runs the model for `sluice serve`, which starts it.", NULL}, command_worker},
 };
 
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
+
+/* Not for people: the program starts it itself. */
+static bool is_internal(const struct command_row *row) {
+    return row->description.bit == CLI_WORKER;
+}
 
 static const char EXIT_CODE_HELP[] = "Exit codes: 0 success, 1 failure, 2 wrong use of the command line.";
 
@@ -78,7 +85,9 @@ static void print_program_help(FILE *out) {
     fprintf(out, "Usage: %s COMMAND [OPTIONS]\n\nInference engine for DeepSeek-V4.\n\nCommands:\n", PROGRAM);
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         const struct option_command *command = &commands[i].description;
-        fprintf(out, "  %-12s %s\n", command->name, command->summary);
+        if (!is_internal(&commands[i])) {
+            fprintf(out, "  %-12s %s\n", command->name, command->summary);
+        }
     }
     fprintf(out, "  %-12s %s\n", "help", "Shows this help, or with a command's name that command's options.");
     fprintf(out, "\nOptions:\n  -h, --help     Show this help.\n  --version      Show the version.\n\n%s\n",
@@ -93,15 +102,18 @@ static void print_command_help(const struct command_row *row) {
 /* The row of that name, or a USAGE error that names the nearest. */
 static enum status find_command(const char *name, const struct command_row **out) {
     const char *names[COMMAND_COUNT + 1];
+    size_t name_count = 0;
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        names[i] = commands[i].description.name;
-        if (strcmp(name, names[i]) == 0) {
+        if (strcmp(name, commands[i].description.name) == 0) {
             *out = &commands[i];
             return STATUS_OK;
         }
+        if (!is_internal(&commands[i])) {
+            names[name_count++] = commands[i].description.name;
+        }
     }
-    names[COMMAND_COUNT] = "help";
-    const char *nearest = options_nearest_name(name, names, COMMAND_COUNT + 1);
+    names[name_count++] = "help";
+    const char *nearest = options_nearest_name(name, names, name_count);
     const char *kind = name[0] == '-' ? "option" : "command";
     if (nearest == NULL) {
         FAIL(STATUS_USAGE, "unknown %s %s; `%s --help` lists the commands", kind, name, PROGRAM);

@@ -5,9 +5,10 @@
 
 enum {
     ALL = CLI_GENERATE | CLI_TOKENIZE | CLI_INSPECT | CLI_SYNTH | CLI_BENCH | CLI_KERNELCHECK | CLI_CHAT |
-          CLI_PLAN,
-    ENGINE = CLI_GENERATE | CLI_BENCH | CLI_CHAT, /* commands that open an engine */
-    RANKS = ENGINE,                               /* of them, those that may run on several ranks */
+          CLI_PLAN | CLI_SERVE | CLI_WORKER,
+    SERVED = CLI_SERVE | CLI_WORKER,                       /* serve says it, its workers do it */
+    ENGINE = CLI_GENERATE | CLI_BENCH | CLI_CHAT | SERVED, /* commands that open an engine */
+    RANKS = ENGINE,                                        /* of them, those that may run on several ranks */
 };
 
 #define FIELD(name) .offset = offsetof(struct cli_options, name), .given_offset = SIZE_MAX
@@ -18,7 +19,7 @@ static const struct option_row rows[] = {
     {.name = "model",
      .alias = "m",
      .type = OPTION_TEXT,
-     .commands = CLI_GENERATE | CLI_TOKENIZE | CLI_INSPECT | CLI_BENCH | CLI_CHAT | CLI_PLAN,
+     .commands = CLI_GENERATE | CLI_TOKENIZE | CLI_INSPECT | CLI_BENCH | CLI_CHAT | CLI_PLAN | SERVED,
      .value_name = "DIR",
      .help = "Folder of the checkpoint: config.json, safetensors files, tokenizer.json.",
      FIELD(model)},
@@ -124,7 +125,7 @@ static const struct option_row rows[] = {
      FIELD_AND_GIVEN(max_tokens)},
     {.name = "max-model-len",
      .type = OPTION_INT,
-     .commands = CLI_GENERATE | CLI_CHAT | CLI_PLAN,
+     .commands = CLI_GENERATE | CLI_CHAT | CLI_PLAN | SERVED,
      .default_value = "0",
      .minimum = 0,
      .maximum = 1 << 30,
@@ -457,7 +458,7 @@ static const struct option_row rows[] = {
     {.name = "data-parallel-size",
      .alias = "dp",
      .type = OPTION_INT,
-     .commands = CLI_PLAN,
+     .commands = CLI_PLAN | CLI_SERVE,
      .default_value = "1",
      .minimum = 1,
      .maximum = 1 << 12,
@@ -512,7 +513,7 @@ static const struct option_row rows[] = {
      FIELD(pp_buffers)},
     {.name = "block-size",
      .type = OPTION_INT,
-     .commands = CLI_PLAN,
+     .commands = CLI_PLAN | SERVED,
      .default_value = "128",
      .minimum = 1,
      .maximum = 1 << 20,
@@ -521,7 +522,7 @@ static const struct option_row rows[] = {
      FIELD(block_size)},
     {.name = "max-num-seqs",
      .type = OPTION_INT,
-     .commands = CLI_PLAN,
+     .commands = CLI_PLAN | SERVED,
      .default_value = "16",
      .minimum = 1,
      .maximum = 4096,
@@ -530,7 +531,7 @@ static const struct option_row rows[] = {
      FIELD(max_num_seqs)},
     {.name = "enable-prefix-caching",
      .type = OPTION_FLAG,
-     .commands = CLI_PLAN,
+     .commands = CLI_PLAN | SERVED,
      .default_value = "true",
      .help = "Keep room for the state of common beginnings.",
      FIELD(enable_prefix_caching)},
@@ -546,21 +547,21 @@ static const struct option_row rows[] = {
 
     {.name = "numerics",
      .type = OPTION_CHOICE,
-     .commands = CLI_GENERATE | CLI_BENCH | CLI_INSPECT | CLI_CHAT | CLI_PLAN,
+     .commands = CLI_GENERATE | CLI_BENCH | CLI_INSPECT | CLI_CHAT | CLI_PLAN | SERVED,
      .default_value = "native",
      .choices = "ideal|native",
      .help = "native rounds activations as the model was trained; ideal does not round them.",
      FIELD(numerics)},
     {.name = "device",
      .type = OPTION_CHOICE,
-     .commands = CLI_GENERATE | CLI_BENCH | CLI_KERNELCHECK | CLI_CHAT,
+     .commands = CLI_GENERATE | CLI_BENCH | CLI_KERNELCHECK | CLI_CHAT | SERVED,
      .default_value = "cpu",
      .choices = "cpu|guard",
      .help = "Where to compute; guard is the processor with memory that only kernels can touch, for tests.",
      FIELD(device)},
     {.name = "cpu-features",
      .type = OPTION_TEXT,
-     .commands = CLI_GENERATE | CLI_BENCH | CLI_KERNELCHECK | CLI_INSPECT | CLI_CHAT,
+     .commands = CLI_GENERATE | CLI_BENCH | CLI_KERNELCHECK | CLI_INSPECT | CLI_CHAT | SERVED,
      .default_value = "auto",
      .value_name = "SET",
      .help =
@@ -569,7 +570,8 @@ static const struct option_row rows[] = {
      FIELD(cpu_features)},
     {.name = "threads",
      .type = OPTION_INT,
-     .commands = CLI_GENERATE | CLI_SYNTH | CLI_INSPECT | CLI_BENCH | CLI_KERNELCHECK | CLI_CHAT | CLI_PLAN,
+     .commands =
+         CLI_GENERATE | CLI_SYNTH | CLI_INSPECT | CLI_BENCH | CLI_KERNELCHECK | CLI_CHAT | CLI_PLAN | SERVED,
      .default_value = "0",
      .minimum = 0,
      .maximum = 1024,
@@ -579,7 +581,7 @@ static const struct option_row rows[] = {
     {.name = "chunk-tokens",
      .alias = "max-num-batched-tokens",
      .type = OPTION_INT,
-     .commands = CLI_GENERATE | CLI_BENCH | CLI_CHAT | CLI_PLAN,
+     .commands = CLI_GENERATE | CLI_BENCH | CLI_CHAT | CLI_PLAN | SERVED,
      .default_value = "512",
      .minimum = 1,
      .maximum = 1 << 20,
@@ -588,7 +590,7 @@ static const struct option_row rows[] = {
      FIELD(chunk_tokens)},
     {.name = "prefix-cache-dir",
      .type = OPTION_TEXT,
-     .commands = CLI_GENERATE | CLI_CHAT,
+     .commands = CLI_GENERATE | CLI_CHAT | SERVED,
      .value_name = "DIR",
      .help = "Keep what the model has read of prompts in this folder, so that later runs need not read it "
              "again.",
@@ -632,6 +634,15 @@ static const struct option_row rows[] = {
      .value_name = "N=K,...",
      .help = "With up to N running requests at most K drafts each.",
      FIELD(mtp_schedule)},
+    {.name = "deadline-seconds",
+     .type = OPTION_REAL,
+     .commands = CLI_SERVE,
+     .default_value = "30",
+     .minimum = 0.1,
+     .maximum = 86400,
+     .value_name = "X",
+     .help = "How long a worker may leave the question open whether it is alive; then it is started again.",
+     FIELD(deadline_seconds)},
     {.name = "log-level",
      .type = OPTION_CHOICE,
      .commands = ALL,

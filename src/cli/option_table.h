@@ -24,6 +24,8 @@ enum cli_command {
     CLI_KERNELCHECK = 1 << 5,
     CLI_CHAT = 1 << 6,
     CLI_PLAN = 1 << 7,
+    CLI_SERVE = 1 << 8,
+    CLI_WORKER = 1 << 9, /* gets what serve passes on to its engines */
 };
 
 /* Values of options with choices, in their order. */
@@ -136,6 +138,7 @@ struct cli_options {
     bool mtp_adaptive;
     int mtp_sampling;         /* enum cli_mtp_sampling */
     const char *mtp_schedule; /* "8=2,64=1"; NULL: none */
+    double deadline_seconds;  /* of a worker's answers */
     int log_level;            /* enum log_level */
 };
 
