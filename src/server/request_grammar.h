@@ -1,0 +1,25 @@
+/* What a request says about the form of its answer: response_format, structured_outputs, guided_*. */
+#ifndef SLUICE_SERVER_REQUEST_GRAMMAR_H
+#define SLUICE_SERVER_REQUEST_GRAMMAR_H
+
+#include "base/arena.h"
+#include "server/answer_settings.h"
+#include "server/request_reader.h"
+
+/* Reads all of them; BAD_ARGUMENT if the request asks for two forms. */
+enum status request_grammar_read(struct answer_settings *settings, struct request_reader *reader,
+                                 struct arena *arena);
+
+/* A form of its own: UNSUPPORTED names of formats, the schema's place in errors is `reader`'s. */
+enum status request_grammar_read_format(struct answer_settings *settings, struct request_reader *reader,
+                                        const struct json *format, bool is_schema_flat, struct arena *arena);
+
+/*
+ * The form of tool calls: `choice_json` is "auto" or "required" with its quotes, or {"name": ...}. Wins over
+ * none, and over "auto" any other form wins.
+ */
+enum status request_grammar_set_tools(struct answer_settings *settings, struct request_reader *reader,
+                                      const struct json *tools, const char *choice_json, bool is_parallel,
+                                      struct arena *arena);
+
+#endif
