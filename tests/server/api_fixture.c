@@ -1,5 +1,6 @@
 #include "server/api_fixture.h"
 
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
