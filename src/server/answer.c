@@ -292,11 +292,8 @@ static enum status submit(struct answer *answer) {
         reply->kind->header(reply, (struct reply_header){"Cache-Control", "no-cache"});
         reply->kind->start(reply, 200, "text/event-stream; charset=utf-8");
         answer->moment_written = clock_seconds();
-        if (answer->format->start != NULL) {
-            TRY(answer->format->start(answer));
-        }
     }
-    return STATUS_OK;
+    return answer->format->submitted != NULL ? answer->format->submitted(answer) : STATUS_OK;
 }
 
 static enum status forward_event(void *context, const struct output_event *event) {

@@ -29,8 +29,8 @@ struct answer_item;
 
 /* How an API writes answers. What is written goes to the answer's `out`. */
 struct answer_format {
-    /* Stream: right after the head, before the first token. NULL: nothing is written there. */
-    enum status (*start)(struct answer *answer);
+    /* The generations run; of a stream the head was sent. NULL: no interest. */
+    enum status (*submitted)(struct answer *answer);
     /* Part of a choice: in a stream to be written, else to be collected in the item's message. */
     enum status (*event)(struct answer_item *item, const struct output_event *event);
     /* A batch of tokens has been turned into events; its records may still wait. NULL: no interest. */

@@ -15,6 +15,8 @@
 static const struct api_route routes[] = {
     {"POST", "/v1/chat/completions", api_handle_chat},
     {"POST", "/v1/completions", api_handle_completions},
+    {"POST", "/v1/messages", api_handle_messages},
+    {"POST", "/v1/messages/count_tokens", api_handle_count_tokens},
     {"GET", "/v1/models", api_handle_models},
     {"GET", "/v1/models/{id}", api_handle_model},
     {"POST", "/tokenize", api_handle_tokenize},

@@ -59,5 +59,7 @@ void api_handle_model(struct api *api, const struct api_request *request, struct
 void api_handle_tokenize(struct api *api, const struct api_request *request, struct reply *reply);
 void api_handle_detokenize(struct api *api, const struct api_request *request, struct reply *reply);
 void api_handle_tokenizer_info(struct api *api, const struct api_request *request, struct reply *reply);
+void api_handle_messages(struct api *api, const struct api_request *request, struct reply *reply);
+void api_handle_count_tokens(struct api *api, const struct api_request *request, struct reply *reply);
 
 #endif

@@ -59,7 +59,7 @@ enum status request_chat_read_thinking(struct request_chat *chat, struct request
     return arguments == NULL ? STATUS_OK : read_template_arguments(chat, reader, arguments);
 }
 
-static bool has_tool(const struct json *tools, const char *name) {
+bool request_chat_has_tool(const struct json *tools, const char *name) {
     for (size_t i = 0; i < json_length(tools); i++) {
         const char *other = json_text(json_get(json_get(json_at(tools, i), "function"), "name"), NULL);
         if (other != NULL && strcmp(other, name) == 0) {
@@ -79,7 +79,7 @@ static enum status read_named_choice(struct request_reader *reader, const struct
             "is none of none, auto, required and {\"type\": \"function\", \"function\": "
             "{\"name\": ...}}");
     }
-    if (!has_tool(tools, name)) {
+    if (!request_chat_has_tool(tools, name)) {
         return request_reader_fail(reader, "tool_choice", STATUS_BAD_ARGUMENT,
                                    "names the function \"%.100s\", which is not among the tools", name);
     }

@@ -28,6 +28,9 @@ enum status request_chat_read_thinking(struct request_chat *chat, struct request
 enum status request_chat_read_tools(struct answer_settings *settings, struct request_reader *reader,
                                     struct arena *arena, const struct json **tools);
 
+/* Whether a list of tools has a function with this name. */
+bool request_chat_has_tool(const struct json *tools, const char *name);
+
 /* The conversation becomes the only prompt of `ids`; tells in the settings how the answer starts. */
 enum status request_chat_encode(const struct request_chat *chat, const struct tokenizer *tokenizer,
                                 struct chat_conversation *conversation, struct answer_settings *settings,

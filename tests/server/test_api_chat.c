@@ -1,7 +1,7 @@
 /* Chat completions: what requests ask of the service, and what their replies say, streamed and whole. */
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -67,7 +67,6 @@ static void test_stream(void **state) {
     assert_int_equal(json_length(json_find(last, "choices")), 0);
     assert_true(json_int64(json_find(last, "usage.completion_tokens")) > 3);
 }
-
 
 /* Every field that reaches the service, in one request. */
 static void test_fields_reach_the_service(void **state) {
@@ -234,7 +233,8 @@ static void test_grammars(void **state) {
     }
     /* What the service cannot do is a 400 with its sentence. */
     script_service_set_refusal(fixture->service, STATUS_UNSUPPORTED, "look-arounds are not supported");
-    assert_int_equal(api_fixture_post(fixture, CHAT, "{" HI ",\"guided_regex\":\"(?=a)\",\"stream\":true}"), 400);
+    assert_int_equal(api_fixture_post(fixture, CHAT, "{" HI ",\"guided_regex\":\"(?=a)\",\"stream\":true}"),
+                     400);
     assert_json_text(fixture->body, "error.message", "look-arounds are not supported");
 }
 
@@ -261,14 +261,13 @@ static void test_tool_choices(void **state) {
         script_service_add_text(fixture->service, "x" EOS);
         snprintf(body, sizeof body, "{" HI ",\"tools\":[" TOOL "]%s}", cases[i].fields);
         assert_int_equal(api_fixture_post(fixture, CHAT, body), 200);
-        assert_string_equal(
-            string_buffer_text(&script_service_request(fixture->service, 0)->grammar_text), cases[i].grammar);
+        assert_string_equal(string_buffer_text(&script_service_request(fixture->service, 0)->grammar_text),
+                            cases[i].grammar);
     }
     script_service_set_refusal(fixture->service, STATUS_UNSUPPORTED, "this schema is too much");
     assert_int_equal(api_fixture_post(fixture, CHAT, "{" HI ",\"tools\":[" TOOL "]}"), 200);
-    assert_int_equal(api_fixture_post(fixture, CHAT,
-                                      "{" HI ",\"tools\":[" TOOL "],\"tool_choice\":\"required\"}"),
-                     400);
+    assert_int_equal(
+        api_fixture_post(fixture, CHAT, "{" HI ",\"tools\":[" TOOL "],\"tool_choice\":\"required\"}"), 400);
     script_service_set_refusal(fixture->service, STATUS_OK, "");
     assert_int_equal(api_fixture_post(fixture, CHAT,
                                       "{" HI ",\"tools\":[" TOOL "],\"tool_choice\":{\"type\":\"function\","

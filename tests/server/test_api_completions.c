@@ -13,7 +13,8 @@ static void test_whole_reply(void **state) {
     struct api_fixture *fixture = *state;
     api_fixture_reset(fixture);
     script_service_add_text(fixture->service, " world" EOS);
-    assert_int_equal(api_fixture_post(fixture, COMPLETIONS, "{\"model\":\"tiny\",\"prompt\":\"hello\"}"), 200);
+    assert_int_equal(api_fixture_post(fixture, COMPLETIONS, "{\"model\":\"tiny\",\"prompt\":\"hello\"}"),
+                     200);
     assert_json_text(fixture->body, "id", "cmpl-request-1");
     assert_json_text(fixture->body, "object", "text_completion");
     assert_json_text(fixture->body, "choices.0.text", " world");
@@ -23,7 +24,8 @@ static void test_whole_reply(void **state) {
     assert_int_equal(script_service_request(fixture->service, 0)->options.token_limit, 16);
     /* The prompt is taken as it is: no mark is added, and those that it spells are marks. */
     assert_int_equal(
-        api_fixture_post(fixture, COMPLETIONS, "{\"prompt\":\"<｜begin▁of▁sentence｜>x\",\"max_tokens\":1}"), 200);
+        api_fixture_post(fixture, COMPLETIONS, "{\"prompt\":\"<｜begin▁of▁sentence｜>x\",\"max_tokens\":1}"),
+        200);
     const struct script_request *request = script_service_request(fixture->service, 1);
     assert_int_equal(request->prompt_count, 2);
     assert_int_equal(request->prompt[0], 0);
@@ -112,10 +114,11 @@ static void test_scoring(void **state) {
     api_fixture_reset(fixture);
     struct token_list answer = api_fixture_ids(fixture, "!");
     script_service_add(fixture->service, answer.ids, answer.count);
-    assert_int_equal(api_fixture_post(fixture, COMPLETIONS,
-                                      "{\"model\":\"tiny\",\"prompt\":[[300,301,302],[400,401]],\"temperature\":0,"
-                                      "\"max_tokens\":1,\"logprobs\":1,\"seed\":1234,\"echo\":true}"),
-                     200);
+    assert_int_equal(
+        api_fixture_post(fixture, COMPLETIONS,
+                         "{\"model\":\"tiny\",\"prompt\":[[300,301,302],[400,401]],\"temperature\":0,"
+                         "\"max_tokens\":1,\"logprobs\":1,\"seed\":1234,\"echo\":true}"),
+        200);
     assert_int_equal(script_service_request(fixture->service, 0)->prompt_log_probability_count, 1);
     static const size_t prompt_counts[] = {3, 2};
     for (size_t i = 0; i < 2; i++) {
@@ -162,9 +165,10 @@ static void test_echo(void **state) {
     }
     for (int is_streaming = 0; is_streaming < 2; is_streaming++) {
         assert_int_equal(api_fixture_post(fixture, COMPLETIONS,
-                                          is_streaming ? "{\"prompt\":\"héllo\",\"echo\":true,\"max_tokens\":0,"
-                                                         "\"stream\":true}"
-                                                       : "{\"prompt\":\"héllo\",\"echo\":true,\"max_tokens\":0}"),
+                                          is_streaming
+                                              ? "{\"prompt\":\"héllo\",\"echo\":true,\"max_tokens\":0,"
+                                                "\"stream\":true}"
+                                              : "{\"prompt\":\"héllo\",\"echo\":true,\"max_tokens\":0}"),
                          200);
         if (is_streaming) {
             assert_stream_text(fixture, "choices.0.text", 0, "héllo");
@@ -236,7 +240,8 @@ static void test_models_and_tokenizer(void **state) {
     token_list_deinit(&ids);
     ids = api_fixture_ids(fixture, "<｜begin▁of▁sentence｜><｜User｜>hi<｜Assistant｜><think>");
     assert_int_equal(
-        api_fixture_post(fixture, "/tokenize", "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}"), 200);
+        api_fixture_post(fixture, "/tokenize", "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}"),
+        200);
     assert_json_integer(fixture->body, "count", (int64_t)ids.count);
     token_list_deinit(&ids);
     assert_int_equal(api_fixture_post(fixture, "/tokenize", "{}"), 400);
@@ -250,9 +255,12 @@ static void test_models_and_tokenizer(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_whole_reply),    cmocka_unit_test(test_prompt_forms),
-        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_scoring),
-        cmocka_unit_test(test_echo),           cmocka_unit_test(test_stream_equals_whole),
+        cmocka_unit_test(test_whole_reply),
+        cmocka_unit_test(test_prompt_forms),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_scoring),
+        cmocka_unit_test(test_echo),
+        cmocka_unit_test(test_stream_equals_whole),
         cmocka_unit_test(test_models_and_tokenizer),
     };
     return cmocka_run_group_tests(tests, api_fixture_open, api_fixture_close);
