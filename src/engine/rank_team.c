@@ -113,7 +113,10 @@ static void place_member(struct rank_team *team, int rank, const struct engine_c
                                            .has_draft = sizes->options.draft.limit > 0,
                                            .expert_count = (int)sizes->model->expert_count};
     struct executor_ranks *ranks = &member->ranks;
+    ranks->step.rank = place.tensor;
+    ranks->step.count = team->mesh.tensor;
     ranks->step.has_expert_parallelism = team->mesh.has_expert_parallelism;
+    ranks->shared_rows_min = 1;
     ranks->stage = place.pipeline;
     ranks->stage_count = team->mesh.pipeline;
     ranks->first_layer = team->first_layers[place.pipeline];
