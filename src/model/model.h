@@ -52,11 +52,12 @@ struct model {
     const struct model_family *family;
     int64_t vocabulary_size;
     int64_t hidden_size;
-    int64_t position_limit; /* max_position_embeddings */
-    int64_t expert_count;   /* routed experts of a layer; 0 if there are none */
-    int64_t expert_picks;   /* of them, how many a token goes to */
-    int64_t first_expert;   /* experts of a layer that this rank has something of, once bound: first, */
-    int64_t held_experts;   /* and how many */
+    int64_t position_limit;      /* max_position_embeddings */
+    int64_t expert_count;        /* routed experts of a layer; 0 if there are none */
+    int64_t expert_picks;        /* of them, how many a token goes to */
+    int64_t shared_expert_bytes; /* of a layer's experts that see every row, as published */
+    int64_t first_expert;        /* experts of a layer that this rank has something of, once bound: first, */
+    int64_t held_experts;        /* and how many */
     struct model_stage stage;
     int layer_count; /* of all stages, without draft layers */
     int draft_limit;

@@ -54,13 +54,11 @@ enum status parallel_shard_rows(const struct step *step, const struct placed_row
 }
 
 enum status parallel_rows_for_attention(const struct step *step, const struct placed_rows *own,
-                                        size_t projected_bytes, struct placed_rows *out) {
-    size_t row_bytes = (size_t)tensor_row_elements(&own->tensor) * dtype_bytes(own->tensor.dtype);
-    if (step->shares != NULL && (step->ranks->gathers_late || projected_bytes <= row_bytes)) {
-        *out = *own;
-        return parallel_expect_own(step, own, "rows for attention");
-    }
-    return parallel_gather_rows(step, own, out);
+                                        struct placed_rows *out) {
+    *out = *own;
+    return step->shares != NULL && step->ranks->gathers_late
+               ? parallel_expect_own(step, own, "rows for attention")
+               : parallel_gather_rows(step, own, out);
 }
 
 enum status parallel_complete_rows(const struct step *step, const struct placed_rows *rows,

@@ -24,12 +24,11 @@ enum status parallel_shard_rows(const struct step *step, const struct placed_row
                                 struct placed_rows *out);
 
 /*
- * The rows that the first projections of attention run on, given own rows: all of them, or the own ones if
- * what the projections give, `projected_bytes` a row, is rather gathered than their input (spec 3.6). The
- * former are gathered here, the latter by the caller, with parallel_complete_rows.
+ * The rows that the first projections of attention run on, given own rows: all of them, which are gathered
+ * here, or own ones, of whose projections the caller makes all rows by parallel_complete_rows (spec 3.6).
  */
 enum status parallel_rows_for_attention(const struct step *step, const struct placed_rows *own,
-                                        size_t projected_bytes, struct placed_rows *out);
+                                        struct placed_rows *out);
 
 /* All rows, from own ones or from what is all rows already. */
 enum status parallel_complete_rows(const struct step *step, const struct placed_rows *rows,

@@ -22,6 +22,7 @@ struct shard_layout {
     const int *first_layers; /* [P + 1]: stage s owns layers first_layers[s] to first_layers[s + 1] - 1 */
     bool has_draft;          /* drafting is on */
     int expert_count;        /* of a layer; dealt out in order over the expert group */
+    bool has_whole_shared_experts; /* experts that see every row are whole on every rank (spec 3.5) */
 };
 
 /* The part of an axis: `count` of its elements from `first`. */

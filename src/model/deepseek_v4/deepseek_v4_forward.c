@@ -224,16 +224,6 @@ static enum status project_output(const struct layer_pass *pass, struct tensor o
     return linear_sum(pass, &pass->layer->output_up, &flat, out);
 }
 
-/* Bytes a row of what the first projections of a layer give, which all rows are needed of (parallelism 3.6).
- */
-static size_t projected_bytes(const struct layer_pass *pass) {
-    const struct deepseek_v4_layer *layer = pass->layer;
-    int64_t activations = layer->q_down.rows + layer->kv.rows;
-    int64_t floats = layer->compressor.values.rows + layer->compressor.gate.rows +
-                     layer->indexer.compressor.values.rows + layer->indexer.compressor.gate.rows;
-    return (size_t)activations * dtype_bytes(pass->step->activation) + (size_t)floats * sizeof(float);
-}
-
 /* Attention of one layer: x (t, D) normed, out (t, D) (4.6 to 4.10). */
 static enum status attend(const struct layer_pass *pass, const struct placed_rows *x,
                           struct placed_rows *out) {
@@ -246,7 +236,7 @@ static enum status attend(const struct layer_pass *pass, const struct placed_row
     struct chunk_rows window_rows;
     struct tensor selection = {.rank = 0};
     struct state_rows entries = {0};
-    TRY(parallel_rows_for_attention(step, x, projected_bytes(pass), &rows));
+    TRY(parallel_rows_for_attention(step, x, &rows));
     TRY(make_queries(pass, &rows, &qr, &q));
     TRY(make_window_rows(pass, &rows, &window_rows));
     if (layer->ratio != 0) {
@@ -522,16 +512,13 @@ enum status deepseek_v4_forward_draft_state(const struct model *base, const stru
     struct layer_pass pass = draft_pass(model, step);
     struct placed_rows y; /* (t, S, D) */
     struct sublayer_input input;
-    struct placed_rows rows;
     struct chunk_rows window_rows;
     TRY(parallel_own_tensor(step, model->config.stream_count, model->config.hidden_size, &y));
     size_t mark = device_arena_mark(step->queue->arena);
     TRY(make_draft_streams(&pass, in, in_rows, y.tensor));
     device_arena_release(step->queue->arena, mark);
     TRY(enter_sublayer(&pass, &y, &layer->attention_mix, &layer->attention_norm, &input));
-    TRY(parallel_rows_for_attention(step, &input.x, (size_t)layer->kv.rows * dtype_bytes(step->activation),
-                                    &rows));
-    TRY(make_window_rows(&pass, &rows, &window_rows));
+    TRY(make_window_rows(&pass, &input.x, &window_rows));
     return commit(&pass, window_rows);
 }
 
