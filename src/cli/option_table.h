@@ -31,6 +31,15 @@ enum cli_command {
 /* Values of options with choices, in their order. */
 enum cli_reasoning_effort { CLI_EFFORT_NONE, CLI_EFFORT_LOW, CLI_EFFORT_HIGH, CLI_EFFORT_MAX };
 enum cli_numerics { CLI_NUMERICS_IDEAL, CLI_NUMERICS_NATIVE };
+
+/* Matrices that every rank has whole where rows are shared; of them V4 has shared experts only. */
+enum cli_replicate {
+    CLI_REPLICATE_AUTO,
+    CLI_REPLICATE_NONE,
+    CLI_REPLICATE_DENSE,
+    CLI_REPLICATE_SHARED,
+    CLI_REPLICATE_ALL,
+};
 enum cli_device { CLI_DEVICE_CPU, CLI_DEVICE_GUARD };
 enum cli_backend { CLI_BACKEND_AUTO, CLI_BACKEND_THREADS, CLI_BACKEND_MPI, CLI_BACKEND_MP };
 enum cli_mtp_sampling { CLI_MTP_COUPLED, CLI_MTP_REJECTION };
@@ -109,9 +118,14 @@ struct cli_options {
     int64_t context_parallel_size;
     bool enable_expert_parallel,
         enable_expert_parallel_given; /* without either flag: where there are ranks */
-    bool sp, sp_given;                /* the same */
-    const char *pp_layer_partition;   /* "12,12,12,7" */
-    int64_t pp_inflight;              /* 0: one group per stage */
+    int sp;                           /* enum sluice_row_sharing */
+    bool sp_given;
+    int64_t sp_min_rows;            /* 0: 4 per rank */
+    int sp_gather;                  /* enum sluice_row_gather */
+    int sp_replicate;               /* enum cli_replicate */
+    int moe_comm;                   /* enum sluice_expert_exchange */
+    const char *pp_layer_partition; /* "12,12,12,7" */
+    int64_t pp_inflight;            /* 0: one group per stage */
     int64_t pp_buffers;
     int64_t block_size;
     int64_t max_num_seqs;
@@ -138,7 +152,6 @@ struct cli_options {
     bool mtp_adaptive;
     int mtp_sampling;         /* enum cli_mtp_sampling */
     const char *mtp_schedule; /* "8=2,64=1"; NULL: none */
-    double deadline_seconds;  /* of a worker's answers */
     int log_level;            /* enum log_level */
 };
 

@@ -46,6 +46,9 @@ static enum status check_options(const struct sluice_engine_options *options) {
     CHECK(parallel->tensor >= 1 && parallel->pipeline >= 1 && rank_team_size(parallel) <= TEAM_RANKS_MAX,
           STATUS_OUT_OF_RANGE, "%d pipeline stages of %d ranks were asked for; 1 to %d ranks are possible",
           parallel->pipeline, parallel->tensor, TEAM_RANKS_MAX);
+    CHECK(parallel->shared_rows_min >= 0, STATUS_OUT_OF_RANGE,
+          "shared_rows_min is %d, expected 0 or the fewest rows of a step that ranks share",
+          parallel->shared_rows_min);
     CHECK(options->prefix_cache_directory == NULL, STATUS_UNSUPPORTED,
           "a prefix cache on disk works with one rank only so far: leave --prefix-cache-dir out, or -tp and "
           "-pp");
@@ -113,8 +116,13 @@ static void place_member(struct rank_team *team, int index, const struct engine_
                                            .first_layers = team->first_layers,
                                            .has_draft = sizes->options.draft.limit > 0,
                                            .expert_count = (int)sizes->model->expert_count};
+    member->layout.has_whole_shared_experts = executor_ranks_have_whole_experts(
+        &sizes->options.parallel, sizes->model, sizes->options.step_token_limit);
     struct executor_ranks *ranks = &member->ranks;
+    ranks->step.rank = place.tensor;
+    ranks->step.count = team->mesh.tensor;
     ranks->step.has_expert_parallelism = team->mesh.has_expert_parallelism;
+    executor_ranks_share_rows(ranks, &sizes->options.parallel, sizes->model);
     ranks->stage = place.pipeline;
     ranks->stage_count = team->mesh.pipeline;
     ranks->first_layer = team->first_layers[place.pipeline];

@@ -259,7 +259,7 @@ static struct service_request service_request_of(const struct answer_item *item,
     request.options.log_probability_count = (int)settings->log_probability_count;
     request.options.priority = (int)settings->priority;
     request.options.skips_prefix_cache = settings->skips_prefix_cache;
-    request.prompt_log_probability_count = (int)settings->prompt_log_probability_count;
+    request.options.prompt_log_probability_count = (int)settings->prompt_log_probability_count;
     request.rules = rules_of(settings, stops);
     request.notify = on_notify;
     request.notify_context = item->answer;

@@ -103,7 +103,7 @@ static void test_fields_reach_the_service(void **state) {
     assert_int_equal(request->options.priority, -4);
     assert_true(request->options.skips_prefix_cache);
     assert_int_equal(request->options.log_probability_count, 4);
-    assert_int_equal(request->prompt_log_probability_count, 2);
+    assert_int_equal(request->options.prompt_log_probability_count, 2);
     assert_int_equal(api_unknown_field_count(fixture->api), 1);
 }
 
@@ -121,7 +121,7 @@ static void test_defaults(void **state) {
         assert_int_equal(request->options.token_limit, -1);
         assert_int_equal(request->options.stop_token_count, 1);
         assert_int_equal(request->options.log_probability_count, -1);
-        assert_int_equal(request->prompt_log_probability_count, -1);
+        assert_int_equal(request->options.prompt_log_probability_count, -1);
         assert_false(request->options.skips_prefix_cache);
         assert_int_equal(request->grammar, SERVICE_GRAMMAR_NONE);
         seeds[i] = request->options.sampling.seed;

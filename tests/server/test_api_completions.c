@@ -119,7 +119,7 @@ static void test_scoring(void **state) {
                          "{\"model\":\"tiny\",\"prompt\":[[300,301,302],[400,401]],\"temperature\":0,"
                          "\"max_tokens\":1,\"logprobs\":1,\"seed\":1234,\"echo\":true}"),
         200);
-    assert_int_equal(script_service_request(fixture->service, 0)->prompt_log_probability_count, 1);
+    assert_int_equal(script_service_request(fixture->service, 0)->options.prompt_log_probability_count, 1);
     static const size_t prompt_counts[] = {3, 2};
     for (size_t i = 0; i < 2; i++) {
         char path[48];

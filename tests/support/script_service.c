@@ -97,7 +97,6 @@ static void record(struct script_request *out, const struct service_request *req
     const struct service_rules *rules = &request->rules;
     *out = (struct script_request){.options = request->options,
                                    .prompt_count = request->options.prompt_count,
-                                   .prompt_log_probability_count = request->prompt_log_probability_count,
                                    .grammar = rules->grammar,
                                    .starts_in_reasoning = rules->starts_in_reasoning,
                                    .min_tokens = rules->min_tokens};
@@ -156,11 +155,11 @@ static void take(struct generation *generation, struct service_update *out) {
     const struct script_request *request = own_generation->request;
     *out = (struct service_update){.state = own_generation->state};
     size_t count = own_generation->given - own_generation->taken;
-    if (count > 0 && request->prompt_log_probability_count >= 0 && !own_generation->is_prompt_taken) {
+    if (count > 0 && request->options.prompt_log_probability_count >= 0 && !own_generation->is_prompt_taken) {
         /* The prompt comes by itself; the tokens with the next question. */
         own_generation->is_prompt_taken = true;
         fill_tokens(own_generation, request->prompt, 0, request->prompt_count,
-                    request->prompt_log_probability_count);
+                    request->options.prompt_log_probability_count);
         out->prompt_tokens = own_generation->tokens;
         out->prompt_token_count = request->prompt_count;
         out->state.phase = SLUICE_REQUEST_READING;

@@ -23,7 +23,6 @@ struct script_request {
     int32_t *prompt;
     size_t prompt_count;
     struct sluice_request_options options; /* its pointers must not be followed */
-    int prompt_log_probability_count;
     enum service_grammar grammar;
     struct string_buffer grammar_text;
     struct string_buffer stops;      /* each with a newline behind it */
