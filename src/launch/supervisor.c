@@ -328,8 +328,10 @@ static void look_at_clock(struct supervisor *supervisor) {
     }
     if (supervisor->doubt > 0 && now - supervisor->doubt > REASON_SECONDS) {
         decide(supervisor, &supervisor->doubtful);
-    } else if (left_count == supervisor->options.rank_count && supervisor->doubt == 0) {
-        decide(supervisor, &(struct supervisor_verdict){.exit_code = supervisor->ranks[0].exit_code});
+    } else if (left_count == supervisor->options.rank_count && supervisor->doubt == 0 &&
+               !supervisor->verdict.is_over) {
+        supervisor->verdict =
+            (struct supervisor_verdict){.is_over = true, .exit_code = supervisor->ranks[0].exit_code};
     }
 }
 

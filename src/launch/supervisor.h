@@ -1,9 +1,10 @@
 /*
  * Watches over the ranks of a job: who has come, who is there, why the job ends (spec parallelism 6.4).
  *
- * Every rank connects, proves that it belongs to the job, and says each second what it is at. A rank that
- * dies, is not heard of, fails or never comes is a fault: all others are told to end, and one sentence names
- * the rank, its host and what it was at. One thread; nothing blocks for longer than a small message.
+ * Every rank connects, proves that it belongs to the job, and says several times a second what it is at. A
+ * rank that dies, is not heard of, fails or never comes is a fault: all others are told to end, and one
+ * sentence names the rank, its host and what it was at. One thread; nothing blocks for longer than a small
+ * message.
  */
 #ifndef SLUICE_LAUNCH_SUPERVISOR_H
 #define SLUICE_LAUNCH_SUPERVISOR_H
