@@ -13,7 +13,7 @@
 struct control_link;
 
 struct control_link_options {
-    const char *address;      /* supervisor_address */
+    const char *address;      /* job_supervisor_address */
     struct string_buffer key; /* taken over, also after a failure */
     int rank;
     int rank_count;

@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "launch/control_link.h"
 #include "launch/control_socket.h"
-#include "launch/supervisor.h"
+#include "launch/job_supervisor.h"
 
 static const char KEY[] = "the secret of the job";
 static const double MARGIN_SECONDS = 5; /* the machine may be busy */
@@ -31,7 +31,7 @@ typedef int rank_main(struct control_link *link);
 struct job {
     struct string_buffer key;
     char build[BUILD_ID_TEXT_BYTES];
-    struct supervisor *supervisor;
+    struct job_supervisor *supervisor;
     pid_t ranks[4];
     int rank_count;
 };
@@ -46,12 +46,12 @@ static void open_job(struct job *job, int rank_count, double start_seconds, doub
     *job = (struct job){.rank_count = 0};
     string_buffer_append_text(&job->key, KEY);
     build_id_read(job->build);
-    struct supervisor_options options = {.rank_count = rank_count,
-                                         .key = &job->key,
-                                         .build = job->build,
-                                         .start_seconds = start_seconds,
-                                         .silence_seconds = silence_seconds};
-    assert_int_equal(supervisor_create(&options, &job->supervisor), STATUS_OK);
+    struct job_supervisor_options options = {.rank_count = rank_count,
+                                             .key = &job->key,
+                                             .build = job->build,
+                                             .start_seconds = start_seconds,
+                                             .silence_seconds = silence_seconds};
+    assert_int_equal(job_supervisor_create(&options, &job->supervisor), STATUS_OK);
 }
 
 /* Starts a process that joins as `rank`. */
@@ -60,7 +60,7 @@ static void start_rank(struct job *job, int rank, int rank_count, const char *ke
     assert_true(child >= 0);
     if (child == 0) {
         struct control_link_options options = {
-            .address = supervisor_address(job->supervisor), .rank = rank, .rank_count = rank_count};
+            .address = job_supervisor_address(job->supervisor), .rank = rank, .rank_count = rank_count};
         struct control_link *link;
         string_buffer_append_text(&options.key, key);
         if (control_link_open(&options, &link) != STATUS_OK) {
@@ -71,20 +71,20 @@ static void start_rank(struct job *job, int rank, int rank_count, const char *ke
     job->ranks[job->rank_count++] = child;
 }
 
-static struct supervisor_verdict run_job(struct job *job, double seconds) {
-    struct supervisor_verdict verdict = {.is_over = false};
+static struct job_supervisor_verdict run_job(struct job *job, double seconds) {
+    struct job_supervisor_verdict verdict = {.is_over = false};
     double until = clock_seconds() + seconds;
     while (!verdict.is_over && clock_seconds() < until) {
-        struct pollfd files[SUPERVISOR_CONNECTIONS_MAX + 2];
-        poll(files, (nfds_t)supervisor_poll_files(job->supervisor, files), 50);
-        supervisor_advance(job->supervisor, &verdict);
+        struct pollfd files[JOB_SUPERVISOR_CONNECTIONS_MAX + 2];
+        poll(files, (nfds_t)job_supervisor_poll_files(job->supervisor, files), 50);
+        job_supervisor_advance(job->supervisor, &verdict);
     }
     return verdict;
 }
 
 /* All ranks end, by themselves or because the supervisor is gone; their exit codes. */
 static void close_job(struct job *job, int *codes) {
-    supervisor_destroy(&job->supervisor);
+    job_supervisor_destroy(&job->supervisor);
     for (int i = 0; i < job->rank_count; i++) {
         int status = 0;
         assert_int_equal(waitpid(job->ranks[i], &status, 0), job->ranks[i]);
@@ -95,7 +95,7 @@ static void close_job(struct job *job, int *codes) {
     string_buffer_deinit(&job->key);
 }
 
-static void expect_sentence(const struct supervisor_verdict *verdict, const char *const *words) {
+static void expect_sentence(const struct job_supervisor_verdict *verdict, const char *const *words) {
     assert_true(verdict->is_over);
     for (; *words != NULL; words++) {
         if (strstr(verdict->sentence, *words) == NULL) {
@@ -155,7 +155,7 @@ static void all_leave(void **state) {
     for (int rank = 0; rank < 3; rank++) {
         start_rank(&job, rank, 3, KEY, leave);
     }
-    struct supervisor_verdict verdict = run_job(&job, 10);
+    struct job_supervisor_verdict verdict = run_job(&job, 10);
     assert_true(verdict.is_over);
     assert_int_equal(verdict.exit_code, 0);
     assert_string_equal(verdict.sentence, "");
@@ -172,7 +172,7 @@ static void a_missing_rank_is_named(void **state) {
     open_job(&job, 3, 1, 5);
     start_rank(&job, 0, 3, KEY, wait_for_ever);
     start_rank(&job, 2, 3, KEY, wait_for_ever);
-    struct supervisor_verdict verdict = run_job(&job, 10);
+    struct job_supervisor_verdict verdict = run_job(&job, 10);
     EXPECT_SENTENCE(verdict, "rank 1 of 3", "has not come within 1.0 s");
     assert_int_equal(verdict.exit_code, 1);
     close_job(&job, codes);
@@ -187,7 +187,7 @@ static void a_dead_rank_is_named_with_what_it_was_at(void **state) {
     open_job(&job, 2, 10, 5);
     start_rank(&job, 0, 2, KEY, wait_for_ever);
     start_rank(&job, 1, 2, KEY, die_later);
-    struct supervisor_verdict verdict = run_job(&job, 10);
+    struct job_supervisor_verdict verdict = run_job(&job, 10);
     char host[64] = "";
     gethostname(host, sizeof host - 1);
     EXPECT_SENTENCE(verdict, "rank 1 of 2 on host", host, "stage 0 of 2, tick 56, computing", "has died");
@@ -202,9 +202,9 @@ static void a_silent_rank_is_named(void **state) {
     open_job(&job, 2, 10, 2);
     start_rank(&job, 0, 2, KEY, wait_for_ever);
     start_rank(&job, 1, 2, KEY, stop);
-    struct supervisor_verdict verdict = run_job(&job, 10);
+    struct job_supervisor_verdict verdict = run_job(&job, 10);
     EXPECT_SENTENCE(verdict, "rank 1 of 2", "has not been heard of for 2.");
-    supervisor_kill_rest(job.supervisor);
+    job_supervisor_kill_rest(job.supervisor);
     close_job(&job, NULL);
 }
 
@@ -214,7 +214,7 @@ static void a_failed_rank_says_why(void **state) {
     open_job(&job, 2, 10, 5);
     start_rank(&job, 0, 2, KEY, fail_by_itself);
     start_rank(&job, 1, 2, KEY, wait_for_ever);
-    struct supervisor_verdict verdict = run_job(&job, 10);
+    struct job_supervisor_verdict verdict = run_job(&job, 10);
     assert_int_equal(verdict.exit_code, 2);
     assert_string_equal(verdict.sentence, "the prompt is missing");
     close_job(&job, NULL);
@@ -227,7 +227,7 @@ static void the_reason_goes_before_its_consequence(void **state) {
     open_job(&job, 2, 10, 5);
     start_rank(&job, 0, 2, KEY, fail_for_another);
     start_rank(&job, 1, 2, KEY, fail_by_itself);
-    struct supervisor_verdict verdict = run_job(&job, 10);
+    struct job_supervisor_verdict verdict = run_job(&job, 10);
     assert_string_equal(verdict.sentence, "the prompt is missing");
     close_job(&job, NULL);
     open_job(&job, 2, 10, 5);
@@ -244,7 +244,7 @@ static void other_builds_and_sizes_are_refused(void **state) {
     open_job(&job, 2, 10, 5);
     job.build[0] = '\0';
     start_rank(&job, 1, 2, KEY, wait_for_ever);
-    struct supervisor_verdict verdict = run_job(&job, 10);
+    struct job_supervisor_verdict verdict = run_job(&job, 10);
     EXPECT_SENTENCE(verdict, "rank 1 of 2", "another build");
     close_job(&job, NULL);
     open_job(&job, 2, 10, 5);
@@ -261,10 +261,10 @@ static void strangers_do_no_harm(void **state) {
     int codes[4];
     int stranger;
     open_job(&job, 2, 10, 5);
-    assert_int_equal(control_socket_connect(supervisor_address(job.supervisor), &stranger), STATUS_OK);
+    assert_int_equal(control_socket_connect(job_supervisor_address(job.supervisor), &stranger), STATUS_OK);
     assert_int_equal(write(stranger, "GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n", 35), 35);
     start_rank(&job, 1, 2, "another secret of a job", wait_for_ever);
-    struct supervisor_verdict verdict = run_job(&job, 0.5);
+    struct job_supervisor_verdict verdict = run_job(&job, 0.5);
     assert_false(verdict.is_over);
     start_rank(&job, 0, 2, KEY, leave);
     verdict = run_job(&job, 0.5);
