@@ -57,6 +57,9 @@ void executor_destroy(struct executor **executor);
 /* Appends the arithmetic of every operation, which decides the bits of all that the executor computes. */
 void executor_describe_arithmetic(const struct executor *executor, struct string_buffer *out);
 
+/* The same of a table that no executor has yet. */
+void executor_describe_table(const struct op_table *table, struct string_buffer *out);
+
 /* Device memory of a step, boundary buffers included. */
 size_t executor_step_bytes(const struct executor *executor);
 
@@ -68,6 +71,12 @@ size_t executor_draft_bytes(const struct executor *executor);
  * (logit_row_count, vocabulary), whatever their values.
  */
 enum status executor_run(struct executor *executor, const struct step_plan *plan, float *logits);
+
+/*
+ * Collective. Logits of `count` rows of the last step, before anything else runs: host (count, vocabulary).
+ * With ranks at most the record's logit_row_limit of them.
+ */
+enum status executor_run_head(struct executor *executor, const int32_t *rows, int32_t count, float *logits);
 
 /*
  * Does at once what a plan asks of the state before its layers, and nothing else: page updates, slot

@@ -46,6 +46,14 @@ static enum status run_step(struct executor *executor, const struct step_plan *p
     return STATUS_OK;
 }
 
+static enum status run_head(struct executor *executor, const struct step_plan *plan, float *logits) {
+    if (executor_is_on_last_stage(executor)) {
+        TRY(executor_run_pass(executor,
+                              &(struct pass){.plan = plan, .is_head_only = true, .logits = logits}));
+    }
+    return executor_pass_logits(executor, plan->logit_row_count, logits);
+}
+
 static enum status run_draft(struct executor *executor, const struct draft_plan *plan, float *logits) {
     struct step_plan batch = {.segments = plan->segments, .segment_count = plan->segment_count};
     int64_t rows = step_plan_row_count(&batch);
@@ -69,7 +77,7 @@ static enum status lead(struct executor *executor, enum plan_kind kind, const st
     uint64_t bytes = plan_record_write(kind, executor->record_number, step, draft, executor->record);
     TRY(comm_broadcast_host(ranks->control, 0, &bytes, sizeof bytes));
     TRY(comm_broadcast_host(ranks->control, 0, executor->record, bytes));
-    executor->record_number++;
+    executor_ranks_begin_tick(ranks, executor->record_number++);
     return STATUS_OK;
 }
 
@@ -95,6 +103,17 @@ enum status executor_run(struct executor *executor, const struct step_plan *plan
     return settle(executor, run_step(executor, plan, logits));
 }
 
+enum status executor_run_head(struct executor *executor, const int32_t *rows, int32_t count, float *logits) {
+    struct step_plan plan = {.logit_rows = rows, .logit_row_count = count};
+    for (int32_t i = 0; i < count; i++) {
+        CHECK(rows[i] >= 0 && rows[i] < executor->step_rows, STATUS_INTERNAL,
+              "logits of row %d of the last step were asked for, which has %lld rows", rows[i],
+              (long long)executor->step_rows);
+    }
+    TRY(lead(executor, PLAN_KIND_HEAD, &plan, NULL));
+    return settle(executor, run_head(executor, &plan, logits));
+}
+
 static enum status check_draft_plan(const struct executor *executor, const struct draft_plan *plan,
                                     int64_t rows) {
     static const char *const names[] = {[DRAFT_SOURCE_STEP] = "the last step",
@@ -107,11 +126,12 @@ static enum status check_draft_plan(const struct executor *executor, const struc
     if (!executor_drafts(executor)) {
         return STATUS_OK; /* the last stage's rows are not known here */
     }
-    struct boundary source = executor_draft_source(executor, plan->source);
+    struct draft_origin origin;
+    executor_find_origin(executor, plan->source, &origin);
     for (int64_t i = 0; i < rows; i++) {
-        CHECK(plan->source_rows[i] >= 0 && plan->source_rows[i] < source.tensors[0].shape[0], STATUS_INTERNAL,
+        CHECK(plan->source_rows[i] >= 0 && plan->source_rows[i] < origin.rows, STATUS_INTERNAL,
               "row %lld of a draft pass goes on from row %d of %s, which has %lld rows", (long long)i,
-              plan->source_rows[i], names[plan->source], (long long)source.tensors[0].shape[0]);
+              plan->source_rows[i], names[plan->source], (long long)origin.rows);
     }
     return STATUS_OK;
 }
@@ -141,6 +161,7 @@ static enum status receive(struct executor *executor, struct plan_record *record
     CHECK(bytes <= executor->record_bytes, STATUS_INTERNAL, "a plan of %llu bytes came in, at most %zu fit",
           (unsigned long long)bytes, executor->record_bytes);
     TRY(comm_broadcast_host(ranks->control, 0, executor->record, bytes));
+    executor_ranks_begin_tick(ranks, executor->record_number);
     return plan_record_read(executor->record, bytes, executor->record_number++, &ranks->bounds,
                             executor->segments, record);
 }
@@ -149,6 +170,8 @@ static enum status obey(struct executor *executor, const struct plan_record *rec
     switch (record->kind) {
     case PLAN_KIND_STEP:
         return run_step(executor, &record->step, executor->logits);
+    case PLAN_KIND_HEAD:
+        return run_head(executor, &record->step, executor->logits);
     case PLAN_KIND_DRAFT:
         return run_draft(executor, &record->draft, executor->logits);
     case PLAN_KIND_CHANGE_STATE:

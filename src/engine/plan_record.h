@@ -17,6 +17,7 @@
 enum plan_kind {
     PLAN_KIND_STEP = 1,
     PLAN_KIND_DRAFT,
+    PLAN_KIND_HEAD,         /* a step plan's logits, of the step before */
     PLAN_KIND_CHANGE_STATE, /* a step plan's changes of the state, at once and alone */
     PLAN_KIND_END,          /* nothing follows */
 };

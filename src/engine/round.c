@@ -7,15 +7,28 @@
 #include "base/clock.h"
 #include "engine/round_internal.h"
 
+/* Rows of a prompt in one block: enough that the head's weights are not read for a single row. */
+enum { SCORE_ROWS = 16 };
+
+int32_t round_logit_row_limit(int32_t sequence_limit, int32_t draft_limit, int32_t row_limit) {
+    int64_t rows = (int64_t)sequence_limit * (1 + draft_limit);
+    rows = rows < SCORE_ROWS ? SCORE_ROWS : rows;
+    return (int32_t)(rows < row_limit ? rows : row_limit);
+}
+
+static int32_t logit_row_limit(const struct round_runner_options *options) {
+    return round_logit_row_limit(options->sequence_limit, options->draft_limit, options->row_limit);
+}
+
 size_t round_runner_bytes(const struct round_runner_options *options, unsigned thread_count) {
     size_t vocabulary = (size_t)options->vocabulary_size;
     size_t sequences = (size_t)options->sequence_limit;
     size_t rows = (size_t)options->row_limit;
-    size_t logit_rows = (size_t)round_logit_row_limit(options);
+    size_t logit_rows = (size_t)logit_row_limit(options);
     size_t bytes = thread_count * sampler_workspace_bytes(vocabulary);
     bytes += logit_rows * (vocabulary * sizeof(float) + (vocabulary + 31) / 32 * sizeof(token_mask_word) +
-                           sizeof(token_mask_word *));
-    bytes += sequences * (sizeof(struct round_feedback) + 2 * sizeof(int32_t));
+                           sizeof(token_mask_word *) + sizeof(int32_t) + sizeof(struct round_score));
+    bytes += sequences * (2 * sizeof(struct round_feedback) + 2 * sizeof(int32_t));
     if (options->draft_limit > 0) {
         bytes += sequences * (vocabulary * sizeof(float) + sizeof(struct step_segment) + sizeof(int32_t));
         bytes += rows * 2 * sizeof(int32_t);
@@ -51,7 +64,7 @@ static enum status alloc_drafting(struct round_runner *runner) {
 static enum status alloc_choice(struct round_runner *runner) {
     size_t vocabulary = (size_t)runner->options.vocabulary_size;
     size_t sequences = (size_t)runner->options.sequence_limit;
-    size_t rows = (size_t)round_logit_row_limit(&runner->options);
+    size_t rows = (size_t)logit_row_limit(&runner->options);
     runner->workspaces = calloc(runner->thread_count, sizeof(struct sampler_workspace *));
     runner->logits = calloc(rows * vocabulary, sizeof *runner->logits);
     runner->feedback = calloc(sequences, sizeof *runner->feedback);
@@ -66,6 +79,12 @@ static enum status alloc_choice(struct round_runner *runner) {
     CHECK_MEMORY(runner->first_rows);
     CHECK_MEMORY(runner->masks);
     CHECK_MEMORY(runner->row_masks);
+    runner->prompt_errors = calloc(sequences, sizeof *runner->prompt_errors);
+    runner->score_rows = calloc(rows, sizeof *runner->score_rows);
+    runner->scores = calloc(rows, sizeof *runner->scores);
+    CHECK_MEMORY(runner->prompt_errors);
+    CHECK_MEMORY(runner->score_rows);
+    CHECK_MEMORY(runner->scores);
     for (unsigned i = 0; i < runner->thread_count; i++) {
         TRY(sampler_workspace_create(vocabulary, &runner->workspaces[i]));
     }
@@ -104,6 +123,9 @@ void round_runner_destroy(struct round_runner **runner_pointer) {
     free(runner->first_rows);
     free(runner->masks);
     free(runner->row_masks);
+    free(runner->prompt_errors);
+    free(runner->score_rows);
+    free(runner->scores);
     free(runner->draft_logits);
     free(runner->draft_probabilities);
     free(runner->draft_segments);
@@ -128,20 +150,25 @@ static enum status explain(struct round_runner *runner, const struct round_plan 
 
 enum status round_run(struct round_runner *runner, const struct round_plan *plan, struct round_result *out) {
     double started = clock_seconds();
-    *out = (struct round_result){.feedback = runner->feedback};
+    *out = (struct round_result){.feedback = runner->feedback, .prompt_errors = runner->prompt_errors};
     TRY(executor_run(runner->options.executor, &plan->step, runner->logits));
     TRY(round_choose(runner, plan, &out->feedback_count));
     double chosen = clock_seconds();
     out->step_seconds = chosen - started;
+    TRY(round_score(runner, plan, &out->prompt_error_count));
+    double scored = clock_seconds();
     if (plan->regime != DRAFT_REGIME_COLD) {
         TRY(round_draft(runner, plan, out->feedback_count));
-        out->draft_seconds = clock_seconds() - chosen;
+        out->draft_seconds = clock_seconds() - scored;
     }
     /* Last, for it leaves another boundary behind than the draft layer needs. */
     for (int32_t i = 0; i < out->feedback_count; i++) {
         if (runner->feedback[i].status == STATUS_NOT_FINITE) {
             TRY(explain(runner, plan, &runner->feedback[i]));
         }
+    }
+    for (int32_t i = 0; i < out->prompt_error_count; i++) {
+        TRY(explain(runner, plan, &runner->prompt_errors[i]));
     }
     return STATUS_OK;
 }

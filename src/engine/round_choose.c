@@ -52,22 +52,29 @@ struct choice {
     const struct round_plan *plan;
 };
 
+enum status round_record_log_probabilities(const struct round_runner *runner, const float *logits,
+                                           int32_t token, int32_t top_count,
+                                           struct sluice_log_probability *record) {
+    struct token_log_probability of_token;
+    struct token_log_probability top[SAMPLER_TOP_MAX];
+    TRY(sampler_log_probabilities(logits, (size_t)runner->options.vocabulary_size, token, (size_t)top_count,
+                                  &of_token, top));
+    record[0] = (struct sluice_log_probability){of_token.token, of_token.log_probability};
+    for (int32_t i = 0; i < top_count; i++) {
+        record[1 + i] = (struct sluice_log_probability){top[i].token, top[i].log_probability};
+    }
+    return STATUS_OK;
+}
+
 static enum status record_log_probabilities(const struct choice *choice, int32_t index, const float *logits) {
     const struct round_feedback *feedback = &choice->runner->feedback[index];
     const struct round_segment *segment = &choice->plan->segments[feedback->segment];
     int32_t top_count = segment->rules->log_probability_count;
     for (int32_t j = 0; j < feedback->token_count && top_count >= 0 && j < segment->token_room; j++) {
-        struct token_log_probability of_token;
-        struct token_log_probability top[SAMPLER_TOP_MAX];
-        struct sluice_log_probability *out =
-            segment->rules->log_probabilities + (int64_t)(segment->answer_index + j) * (1 + top_count);
-        TRY(sampler_log_probabilities(logits + j * choice->runner->options.vocabulary_size,
-                                      (size_t)choice->runner->options.vocabulary_size, feedback->tokens[j],
-                                      (size_t)top_count, &of_token, top));
-        out[0] = (struct sluice_log_probability){of_token.token, of_token.log_probability};
-        for (int32_t i = 0; i < top_count; i++) {
-            out[1 + i] = (struct sluice_log_probability){top[i].token, top[i].log_probability};
-        }
+        TRY(round_record_log_probabilities(
+            choice->runner, logits + j * choice->runner->options.vocabulary_size, feedback->tokens[j],
+            top_count,
+            segment->rules->log_probabilities + (int64_t)(segment->answer_index + j) * (1 + top_count)));
     }
     return STATUS_OK;
 }

@@ -4,16 +4,28 @@
 
 #include "engine/round.h"
 
+/* A row whose logits say how probable a token of a prompt is. */
+struct round_score {
+    int32_t segment;
+    int32_t token;
+    int32_t top_count;
+    struct sluice_log_probability *record;
+    enum status status;
+};
+
 struct round_runner {
     struct round_runner_options options;
     unsigned thread_count;
     struct sampler_workspace **workspaces; /* [thread_count] */
-    float *logits;                         /* [logit rows of a step][vocabulary] */
+    float *logits;                         /* [logit row limit][vocabulary] */
     struct round_feedback *feedback;       /* [sequence_limit] */
+    struct round_feedback *prompt_errors;  /* [sequence_limit] */
+    int32_t *score_rows;                   /* [logit row limit] */
+    struct round_score *scores;            /* [logit row limit] */
     int32_t *first_logit_rows;             /* [sequence_limit] of each feedback's segment */
     int32_t *first_rows;                   /* [sequence_limit] first row of each segment of the step */
-    token_mask_word *masks;                /* [logit rows of a step][words of a mask] */
-    const token_mask_word **row_masks;     /* [logit rows of a step]; NULL: all tokens */
+    token_mask_word *masks;                /* [logit row limit][words of a mask] */
+    const token_mask_word **row_masks;     /* [logit row limit]; NULL: all tokens */
 
     /* Drafting; NULL without it. */
     float *draft_logits;                 /* [sequence_limit][vocabulary] */
@@ -29,12 +41,6 @@ static inline int64_t round_mask_words(const struct round_runner *runner) {
     return (runner->options.vocabulary_size + 31) / 32;
 }
 
-/* Rows of a step that have logits at most: one per sequence and its drafts. */
-static inline int32_t round_logit_row_limit(const struct round_runner_options *options) {
-    int64_t rows = (int64_t)options->sequence_limit * (1 + options->draft_limit);
-    return (int32_t)(rows < options->row_limit ? rows : options->row_limit);
-}
-
 /* Probabilities that the draft `index` of the sequence in `slot` was drawn from; NULL if they are not kept.
  */
 static inline float *round_draft_probabilities(const struct round_runner *runner, int32_t slot,
@@ -47,6 +53,18 @@ static inline float *round_draft_probabilities(const struct round_runner *runner
 
 /* Chooses the tokens of all sampled segments from runner->logits. */
 enum status round_choose(struct round_runner *runner, const struct round_plan *plan, int32_t *feedback_count);
+
+/* Log-probabilities of one row, the token's own and the `top_count` likeliest, into a record. */
+enum status round_record_log_probabilities(const struct round_runner *runner, const float *logits,
+                                           int32_t token, int32_t top_count,
+                                           struct sluice_log_probability *record);
+
+/*
+ * Records the log-probabilities of prompt tokens that the plan asks for, block by block: the choice's logits
+ * are gone afterwards. Segments without a probability for some token go to runner->prompt_errors.
+ */
+enum status round_score(struct round_runner *runner, const struct round_plan *plan,
+                        int32_t *prompt_error_count);
 
 /* Runs the draft layer after the choice: catches up, then makes the drafts that the plan asks for. */
 enum status round_draft(struct round_runner *runner, const struct round_plan *plan, int32_t feedback_count);

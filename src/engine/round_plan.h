@@ -21,10 +21,14 @@ struct round_segment {
     bool is_sampled;       /* the row before the drafts and all drafts have logits: the next ones in order */
     int32_t answer_index;  /* of the first token chosen, for log-probabilities */
     int32_t catch_up_rows; /* of the rows before the drafts the last ones, whose draft state is written */
-    int32_t following_token;  /* the token after the segment's rows if it is not sampled */
-    int32_t next_draft_count; /* drafts to make for the next round */
-    int32_t token_room;       /* tokens that the sequence may still get, at least 1 */
-    int32_t saved_row;        /* catch up from the saved row of this slot, for the position before; -1: no */
+    int32_t following_token;      /* the token after the segment's rows if it is not sampled */
+    int32_t next_draft_count;     /* drafts to make for the next round */
+    int32_t token_room;           /* tokens that the sequence may still get, at least 1 */
+    int32_t first_scored_row;     /* rows of the segment from here on and below end_scored_row record the */
+    int32_t end_scored_row;       /* log-probability of the token after them, which is the prompt's */
+    const int32_t *scored_tokens; /* [end_scored_row - first_scored_row] those tokens */
+    int32_t score_index;          /* record of the first of them */
+    int32_t saved_row; /* catch up from the saved row of this slot, for the position before; -1: no */
 };
 
 struct round_plan {
@@ -48,6 +52,8 @@ struct round_feedback {
 struct round_result {
     struct round_feedback *feedback; /* [sampled segments], in order */
     int32_t feedback_count;
+    struct round_feedback *prompt_errors; /* of segments some of whose prompt tokens have no probability */
+    int32_t prompt_error_count;
     double step_seconds;  /* layers, head, choice */
     double draft_seconds; /* the draft layer */
 };

@@ -42,7 +42,7 @@ static struct prefix_match find_prefix(struct scheduler *scheduler, const struct
     struct prefix_match match = {.snapshot_slot = -1};
     struct prefix_cache *prefixes = scheduler->options.prefixes;
     int32_t limit = sequence->token_count - 1;
-    if (prefixes == NULL || !sequence->uses_prefix_cache) {
+    if (prefixes == NULL || !sequence->uses_prefix_cache || sequence_is_scoring(sequence)) {
         return match;
     }
     prefix_cache_match(prefixes, sequence->tokens, limit, scheduler->matched_pages, &match);

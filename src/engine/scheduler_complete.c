@@ -140,15 +140,40 @@ static void take_prompt_part(struct scheduler *scheduler, int32_t index) {
     share(scheduler, sequence, index, sequence->computed);
 }
 
+/* Sequences whose prompt has tokens without a probability end; nothing of theirs is taken in. */
+static void take_prompt_errors(struct scheduler *scheduler, const struct round_result *result) {
+    for (int32_t i = 0; i < result->prompt_error_count; i++) {
+        const struct round_feedback *error = &result->prompt_errors[i];
+        sequence_finish(scheduler->plan.sequences[error->segment], SLUICE_FINISH_ERROR, error->status,
+                        error->message);
+    }
+}
+
+/* Log-probabilities that the segment has recorded. */
+static void take_scores(struct scheduler *scheduler, int32_t index) {
+    const struct round_segment *segment = &scheduler->plan.segments[index];
+    if (segment->end_scored_row > segment->first_scored_row) {
+        scheduler->plan.sequences[index]->scored_count =
+            segment->score_index + 1 + segment->end_scored_row - segment->first_scored_row;
+    }
+}
+
 void scheduler_complete(struct scheduler *scheduler, const struct round_result *result, double now) {
     struct plan_arrays *plan = &scheduler->plan;
     int32_t taken = 0;
     /* They have been executed; what the new state asks for goes into the next plan. */
     scheduler_forget_changes(scheduler);
     observe(scheduler, result);
+    take_prompt_errors(scheduler, result);
     for (int32_t i = 0; i < plan->segment_count; i++) {
-        if (plan->segments[i].is_sampled) {
-            take_feedback(scheduler, &result->feedback[taken++], now);
+        const struct round_feedback *feedback =
+            plan->segments[i].is_sampled ? &result->feedback[taken++] : NULL;
+        if (plan->sequences[i]->finish_reason != SLUICE_FINISH_NONE) {
+            continue;
+        }
+        take_scores(scheduler, i);
+        if (feedback != NULL) {
+            take_feedback(scheduler, feedback, now);
         } else {
             take_prompt_part(scheduler, i);
         }
