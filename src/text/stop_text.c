@@ -80,6 +80,9 @@ static size_t held_length(const struct stop_text *stop) {
 }
 
 void stop_text_push(struct stop_text *stop, const char *text, size_t length, struct string_buffer *out) {
+    if (stop->is_stopped) {
+        return;
+    }
     if (stop->count == 0) {
         string_buffer_append(out, text, length);
         return;
