@@ -105,7 +105,11 @@ enum status generate_output_init(struct generate_output *output, const struct ge
         stream_decoder_init(&output->decoder, request->tokenizer, false);
     }
     output_parser_init(&output->parser, &options);
-    stop_text_init(&output->stop, &request->options->stop);
+    const struct option_list *stops = &request->options->stop;
+    for (int i = 0; i < stops->count; i++) {
+        output->stop_strings[i] = (struct stop_string){stops->items[i], strlen(stops->items[i])};
+    }
+    stop_text_init(&output->stop, output->stop_strings, (size_t)stops->count);
     if (request->options->logprobs_given) {
         output->log_probabilities = json_new_array();
         CHECK_MEMORY(output->log_probabilities);
@@ -160,7 +164,8 @@ enum status generate_output_push_end(struct generate_output *output, int32_t tok
 }
 
 bool generate_output_is_stopped(const struct generate_output *output) {
-    return output->stop.is_stopped || (output->request->is_chat && output_parser_is_stopped(&output->parser));
+    return output->stop.found != NULL ||
+           (output->request->is_chat && output_parser_is_stopped(&output->parser));
 }
 
 enum status generate_output_push_log_probabilities(struct generate_output *output,

@@ -11,10 +11,10 @@
 
 #include "cli/answer_view.h"
 #include "cli/generate_request.h"
-#include "cli/stop_text.h"
 #include "lib/json.h"
 #include "sluice/request.h"
 #include "text/output_parser.h"
+#include "text/stop_text.h"
 #include "text/stream_decoder.h"
 
 enum finish_reason { FINISH_LENGTH, FINISH_STOP, FINISH_TOOL_CALLS };
@@ -43,6 +43,7 @@ struct generate_output {
     struct stream_decoder decoder;
     struct output_parser parser;
     struct output_result parsed;
+    struct stop_string stop_strings[OPTION_LIST_MAX];
     struct stop_text stop;
     struct string_buffer shown; /* scratch of one piece */
     struct string_buffer text;  /* content */
