@@ -84,7 +84,7 @@ def test_access_log(server):
     assert first["path"] == "/v1/a%20b%22c" and first["status"] == "404" and first["id"] == "log-1", first
     assert first["peer"] == "127.0.0.1" and first["method"] == "GET" and int(first["bytes"]) > 0, first
     assert second["status"] == "400" and second["id"] == "-", second
-    assert third["path"] == "/v1/chat/completions" and int(third["bytes"]) > 1000 and float(third["seconds"]) > 0, third
+    assert third["path"] == "/v1/chat/completions" and int(third["bytes"]) > 300 and float(third["seconds"]) > 0, third
 
 
 def test_leaving(server):
