@@ -25,6 +25,13 @@ def resident_bytes(server):
         return int(next(line for line in file if line.startswith("VmRSS")).split()[1]) * 1024
 
 
+def is_sanitized(server):
+    """A sanitizer's own memory would be measured."""
+    with open(f"/proc/{server.process.pid}/maps", encoding="ascii") as file:
+        text = file.read()
+    return "libasan" in text or "libtsan" in text
+
+
 def open_files(server):
     return len(os.listdir(f"/proc/{server.process.pid}/fd"))
 
@@ -120,7 +127,7 @@ def test_leaving(server):
     wait_until(lambda: live(server)["requests"]["running"] == 0 and live(server)["kv"]["used_share"] == 0, 3,
                f"places are left over: {live(server)}")
     grown = resident_bytes(server) - warm_bytes
-    assert grown < 8 << 20, f"the front grew by {grown} bytes"
+    assert is_sanitized(server) or grown < 8 << 20, f"the front grew by {grown} bytes"
     assert abs(open_files(server) - warm_files) <= 2, (open_files(server), warm_files)
     assert server.get("/live").status == 200 and live(server)["workers"]["restarts"] == 0
     print(f"{load.finished} streams finished, {load.left} left; the front has {resident_bytes(server) >> 20} MiB")
@@ -131,7 +138,7 @@ def test_waiting(server):
     streams = [server.open_stream(story(1000)) for _ in range(1000)]
     wait_until(lambda: json.loads(server.get("/load").body)["server_load"] == 1000, 10, "the streams are not taken")
     resident = resident_bytes(server)
-    assert resident < 100 << 20, f"1000 streams take {resident} bytes"
+    assert is_sanitized(server) or resident < 100 << 20, f"1000 streams take {resident} bytes"
     for sock in streams:
         sock.close()
     wait_until(lambda: json.loads(server.get("/load").body)["server_load"] == 0, 3, "answers are left over")
