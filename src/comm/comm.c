@@ -51,6 +51,10 @@ void comm_set_deadline(struct comm *comm, double seconds) {
     comm->deadline_seconds = seconds;
 }
 
+double comm_deadline(const struct comm *comm) {
+    return comm->deadline_seconds;
+}
+
 void comm_set_name(struct comm *comm, const char *name) {
     snprintf(comm->name, sizeof comm->name, "%s", name);
 }

@@ -34,6 +34,9 @@ int comm_size(const struct comm *comm);
 /* Seconds that an operation or a comm_wait may take from now on; 600 at first, as for a start (spec D-5). */
 void comm_set_deadline(struct comm *comm, double seconds);
 
+/* The seconds of the last call, or what was there at first. */
+double comm_deadline(const struct comm *comm);
+
 /* What the group is called in sentences ("tensor group of stage 1"); cut at 79 bytes. "" at first. */
 void comm_set_name(struct comm *comm, const char *name);
 

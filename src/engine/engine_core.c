@@ -166,20 +166,28 @@ static enum status create_executor(struct engine_core *core, struct executor_ran
         .row_limit = rows,
         .segment_limit = core->options.sequence_limit,
         .logit_row_limit = rows < LOGIT_ROWS_AT_ONCE ? rows : LOGIT_ROWS_AT_ONCE,
-        .saved_row_limit = engine_core_snapshot_count(core),
+        .saved_row_limit = engine_core_snapshot_count(core) == 0
+                               ? 0
+                               : core->options.sequence_limit + engine_core_snapshot_count(core),
         .ranks = ranks,
     };
     return executor_create(&options, &core->executor);
 }
 
+int engine_core_in_flight(const struct sluice_engine_options *options) {
+    return options->parallel.in_flight == 0 ? options->parallel.pipeline : options->parallel.in_flight;
+}
+
 struct round_runner_options engine_core_runner_options(const struct engine_core *core) {
     return (struct round_runner_options){
         .executor = core->executor,
+        .ranks = core->ranks,
         .pool = core->pool,
         .vocabulary_size = core->model->vocabulary_size,
         .sequence_limit = core->options.sequence_limit,
         .row_limit = core->options.step_token_limit,
         .draft_limit = core->options.draft.limit,
+        .in_flight_limit = engine_core_in_flight(&core->options),
         .draft_sampling = (enum draft_sampling)core->options.draft.sampling,
     };
 }
@@ -276,14 +284,13 @@ static void add_ledger(struct sluice_memory_ledger *sum, const struct sluice_mem
     sum->page_state_bytes += other->page_state_bytes;
     sum->step_bytes += other->step_bytes;
     sum->draft_bytes += other->draft_bytes;
+    sum->host_bytes += other->host_bytes;
 }
 
 enum status engine_core_alloc_states(struct engine_core *const *cores, int count) {
     int32_t page_count;
     for (int i = 0; i < count; i++) {
         fill_ledger(cores[i]);
-        /* Only the leader chooses tokens. */
-        cores[i]->facts.memory.host_bytes = i == 0 ? cores[i]->facts.memory.host_bytes : 0;
     }
     struct memory_plan_input input = sum_up(cores, count);
     TRY(memory_plan_pages(&input, &page_count));
@@ -315,6 +322,7 @@ static enum status build(const struct sluice_engine_options *options, const stru
     CHECK_MEMORY(core);
     core->options = *options;
     core->layout = layout;
+    core->ranks = ranks;
     arena_init(&core->model_arena, MODEL_ARENA_BLOCK_BYTES);
     TRY_GOTO(create_model(core, config));
     if (checkpoint != NULL) {

@@ -108,17 +108,34 @@ static enum status run_head(struct executor *executor, const struct step *step,
     return STATUS_OK;
 }
 
-/* Receives the boundary from the stage before, or sends it to the one behind; nothing moves in a dry run. */
-static enum status pass_boundary(struct executor *executor, const struct boundary *boundary, bool sends) {
-    struct executor_ranks *ranks = executor->options.ranks;
-    struct stream *stream = executor->queue.stream;
+enum status executor_wait_for_buffer(struct executor *executor, int buffer) {
+    for (int i = 0; i < BOUNDARY_TENSORS_MAX; i++) {
+        if (executor->sends[buffer][i].state != NULL) {
+            TRY(comm_wait(executor->options.ranks->pipeline, &executor->sends[buffer][i]));
+        }
+    }
+    return STATUS_OK;
+}
+
+/* The boundary of the stage before; nothing moves in a dry run. */
+static enum status receive_boundary(struct executor *executor, const struct boundary *boundary) {
+    const struct executor_ranks *ranks = executor->options.ranks;
     for (int i = 0; i < boundary->count && !executor->queue.is_dry; i++) {
         struct comm_request request;
-        void *data = boundary->tensors[i].data;
-        size_t bytes = tensor_bytes(&boundary->tensors[i]);
-        TRY(sends ? comm_start_send(ranks->pipeline, stream, ranks->stage + 1, data, bytes, &request)
-                  : comm_start_receive(ranks->pipeline, stream, ranks->stage - 1, data, bytes, &request));
+        TRY(comm_start_receive(ranks->pipeline, executor->queue.stream, ranks->stage - 1,
+                               boundary->tensors[i].data, tensor_bytes(&boundary->tensors[i]), &request));
         TRY(comm_wait(ranks->pipeline, &request));
+    }
+    return STATUS_OK;
+}
+
+/* Starts to send the boundary to the stage behind, which is not waited for (P-20). */
+static enum status send_boundary(struct executor *executor, const struct boundary *boundary) {
+    const struct executor_ranks *ranks = executor->options.ranks;
+    for (int i = 0; i < boundary->count && !executor->queue.is_dry; i++) {
+        TRY(comm_start_send(ranks->pipeline, executor->queue.stream, ranks->stage + 1,
+                            boundary->tensors[i].data, tensor_bytes(&boundary->tensors[i]),
+                            &executor->sends[executor->buffer][i]));
     }
     return STATUS_OK;
 }
@@ -131,7 +148,7 @@ enum status executor_pass_logits(struct executor *executor, int64_t rows, float 
         return STATUS_OK;
     }
     size_t bytes = (size_t)(rows * executor->options.model->vocabulary_size) * sizeof *logits;
-    int source = (ranks->stage_count - 1) * comm_size(ranks->step.tensor);
+    int source = executor_ranks_chooser(ranks);
     if (executor_is_leader(executor)) {
         TRY(comm_start_receive(ranks->control, executor->queue.stream, source, logits, bytes, &request));
     } else if (comm_rank(ranks->control) == source) {
@@ -145,13 +162,14 @@ static enum status run_main_layers(struct executor *executor, const struct step 
                                    const struct pass *pass) {
     const struct model *model = executor->options.model;
     const struct executor_ranks *ranks = executor->options.ranks;
-    struct boundary boundary = executor_slice_boundary(&executor->boundary, 0, step->batch->row_count);
+    struct boundary boundary =
+        executor_slice_boundary(executor_boundary(executor), 0, step->batch->row_count);
     TRY(executor_is_on_first_stage(executor) ? model->family->forward_embed(model, step, &boundary)
-                                             : pass_boundary(executor, &boundary, false));
+                                             : receive_boundary(executor, &boundary));
     TRY(model->family->forward_layers(model, step, &boundary, ranks == NULL ? 0 : ranks->first_layer,
                                       ranks == NULL ? model->layer_count : ranks->end_layer));
     if (!executor_is_on_last_stage(executor)) {
-        return pass_boundary(executor, &boundary, true);
+        return send_boundary(executor, &boundary);
     }
     return run_head(executor, step,
                     &(struct head_pass){.forward = model->family->forward_head,
@@ -165,7 +183,7 @@ static enum status run_main_layers(struct executor *executor, const struct step 
 struct boundary executor_draft_source(const struct executor *executor, enum draft_source source) {
     switch (source) {
     case DRAFT_SOURCE_STEP:
-        return executor_slice_boundary(&executor->boundary, 0, executor->step_rows);
+        return executor_slice_boundary(executor_boundary(executor), 0, executor->step_rows);
     case DRAFT_SOURCE_DRAFT:
         return executor_slice_boundary(&executor->drafted[executor->last_drafted], 0, executor->drafted_rows);
     case DRAFT_SOURCE_SAVED:

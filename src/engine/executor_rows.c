@@ -23,7 +23,18 @@ enum status executor_save_row(struct executor *executor, int32_t step_row, int32
     for (int i = 0; i < executor->saved.count; i++) {
         const struct tensor *to = &executor->saved.tensors[i];
         TRY(stream_copy_within(executor->queue.stream, row_at(to, saved_row),
-                               row_at(&executor->boundary.tensors[i], step_row), row_bytes(to)));
+                               row_at(&executor_boundary(executor)->tensors[i], step_row), row_bytes(to)));
+    }
+    return STATUS_OK;
+}
+
+enum status executor_copy_saved_row(struct executor *executor, int32_t from, int32_t to) {
+    TRY(check_saved_row(executor, from));
+    TRY(check_saved_row(executor, to));
+    for (int i = 0; i < executor->saved.count; i++) {
+        const struct tensor *rows = &executor->saved.tensors[i];
+        TRY(stream_copy_within(executor->queue.stream, row_at(rows, to), row_at(rows, from),
+                               row_bytes(rows)));
     }
     return STATUS_OK;
 }

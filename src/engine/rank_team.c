@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "comm/comm_threads.h"
+#include "engine/draft_controller.h"
 #include "parallel/mesh.h"
 #include "parallel/shard.h"
 
@@ -16,7 +17,8 @@ struct rank_member {
     struct rank_team *team;
     struct shard_layout layout;
     struct executor_ranks ranks;
-    struct engine_core *core; /* of the leader: borrowed */
+    struct engine_core *core;    /* of the leader: borrowed */
+    struct round_runner *runner; /* of a follower */
     pthread_t thread;
     bool has_thread;
 };
@@ -37,6 +39,9 @@ static enum status check_options(const struct sluice_engine_options *options) {
     CHECK(parallel->tensor >= 1 && parallel->pipeline >= 1 && rank_team_size(parallel) <= 64,
           STATUS_OUT_OF_RANGE, "%d pipeline stages of %d ranks were asked for; 1 to 64 ranks are possible",
           parallel->pipeline, parallel->tensor);
+    CHECK(parallel->in_flight >= 0 && parallel->in_flight <= DRAFT_TICKS_UNDER_WAY_MAX, STATUS_OUT_OF_RANGE,
+          "%d steps were to be under way at once; 1 to %d are possible, or 0 for as many as stages",
+          parallel->in_flight, DRAFT_TICKS_UNDER_WAY_MAX);
     CHECK(options->prefix_cache_directory == NULL, STATUS_UNSUPPORTED,
           "a prefix cache on disk works with one rank only so far: leave --prefix-cache-dir out, or -tp and "
           "-pp");
@@ -100,6 +105,7 @@ static struct plan_bounds bounds_of(const struct sluice_engine_options *options,
         .segment_limit = options->sequence_limit,
         .page_update_limit = (int32_t)(3 * options->sequence_limit * pages_per_slot),
         .slot_operation_limit = 4 * options->sequence_limit,
+        .token_limit = (int32_t)options->context_tokens,
     };
 }
 
@@ -120,6 +126,7 @@ static void place_member(struct rank_team *team, int rank, const struct engine_c
     ranks->end_layer = team->first_layers[place.pipeline + 1];
     ranks->vocabulary_part =
         shard_cut_vocabulary(sizes->model->vocabulary_size, place.tensor, team->mesh.tensor).count;
+    ranks->in_flight_limit = engine_core_in_flight(&sizes->options);
     int64_t context = sizes->options.context_tokens;
     ranks->bounds =
         bounds_of(&sizes->options, (context + sizes->options.page_tokens - 1) / sizes->options.page_tokens);
@@ -145,12 +152,21 @@ static enum status open_cores(struct rank_team *team, const struct sluice_engine
     return engine_core_alloc_states(cores, team->size);
 }
 
+static enum status create_runners(struct rank_team *team) {
+    for (int rank = 1; rank < team->size; rank++) {
+        struct rank_member *member = &team->members[rank];
+        struct round_runner_options options = engine_core_runner_options(member->core);
+        TRY(round_runner_create(&options, &member->runner));
+    }
+    return STATUS_OK;
+}
+
 /* What a follower that fails leaves behind: everyone stops waiting for it, and the reason is in the log. */
 static void *follow(void *context) {
     struct rank_member *member = context;
-    if (executor_follow(member->core->executor) != STATUS_OK) {
+    if (round_follow(member->runner) != STATUS_OK) {
         log_write(LOG_ERROR, "rank", "rank %d: %s", comm_rank(member->ranks.control), error_last()->message);
-        comm_abort(member->ranks.control, error_last()->message);
+        executor_ranks_abort(&member->ranks, error_last()->message);
     }
     return NULL;
 }
@@ -179,6 +195,7 @@ static enum status fill_team(struct rank_team *team, const struct sluice_engine_
     engine_core_close(&sizes);
     TRY(status);
     TRY(open_cores(team, options));
+    TRY(create_runners(team));
     return start_followers(team);
 }
 
@@ -210,8 +227,8 @@ static void end_followers(struct rank_team *team) {
     if (team->size < 2 || !team->members[1].has_thread) {
         return;
     }
-    if (executor_end_followers(leader->executor) != STATUS_OK) {
-        comm_abort(team->members[0].ranks.control, "the engine is closing");
+    if (round_end_followers(leader->executor) != STATUS_OK) {
+        executor_ranks_abort(&team->members[0].ranks, "the engine is closing");
     }
     for (int rank = 1; rank < team->size; rank++) {
         if (team->members[rank].has_thread) {
@@ -234,6 +251,7 @@ void rank_team_close(struct rank_team **team_pointer) {
         if (member->core != NULL) {
             member->core->team = NULL;
         }
+        round_runner_destroy(&member->runner);
         engine_core_close(&member->core);
         comm_destroy(&member->ranks.control);
         comm_destroy(&member->ranks.pipeline);

@@ -2,18 +2,49 @@
 #ifndef SLUICE_ENGINE_ROUND_INTERNAL_H
 #define SLUICE_ENGINE_ROUND_INTERNAL_H
 
+#include "engine/feedback_record.h"
 #include "engine/round.h"
+#include "engine/round_rules.h"
+
+/* A round under way, as the leader remembers it. */
+struct started_round {
+    struct round_plan plan;
+    int32_t sampled_count;
+    uint64_t number;
+    double started; /* on the clock */
+};
+
+/* Feedback on its way. */
+struct sent_feedback {
+    void *memory;
+    void *extra;
+    struct comm_request requests[2];
+};
 
 struct round_runner {
     struct round_runner_options options;
+    struct feedback_shape shape;
+    uint64_t number; /* of the next round */
+
+    /* Of the leader. */
+    struct started_round *rounds; /* [in_flight_limit], a ring */
+    int32_t oldest;
+    int32_t in_flight;
+    double last_finish;
+    void *received; /* feedback of another rank */
+    void *received_extra;
+    struct round_feedback *taken; /* [sequence_limit]: what came back */
+
+    /* Where tokens are chosen. */
     unsigned thread_count;
-    struct sampler_workspace **workspaces; /* [thread_count] */
-    float *logits;                         /* [logit rows of a step][vocabulary] */
-    struct round_feedback *feedback;       /* [sequence_limit] */
-    int32_t *first_logit_rows;             /* [sequence_limit] of each feedback's segment */
-    int32_t *first_rows;                   /* [sequence_limit] first row of each segment of the step */
-    token_mask_word *masks;                /* [logit rows of a step][words of a mask] */
-    const token_mask_word **row_masks;     /* [logit rows of a step]; NULL: all tokens */
+    struct sampler_workspace **workspaces;  /* [thread_count] */
+    struct slot_rules *rules;               /* [sequence_limit] */
+    float *logits;                          /* [logit rows of a step][vocabulary] */
+    struct round_feedback *feedback;        /* [sequence_limit] */
+    struct sluice_log_probability *records; /* [sequence_limit][draft_limit + 1][1 + most of them] */
+    struct sent_feedback *sent;             /* [in_flight_limit], by number of the round */
+    int32_t *first_logit_rows;              /* [sequence_limit] of each feedback's segment */
+    int32_t *first_rows;                    /* [sequence_limit] first row of each segment of the step */
 
     /* Drafting; NULL without it. */
     float *draft_logits;                 /* [sequence_limit][vocabulary] */
@@ -25,14 +56,24 @@ struct round_runner {
     int32_t drafting_count;
 };
 
-static inline int64_t round_mask_words(const struct round_runner *runner) {
-    return (runner->options.vocabulary_size + 31) / 32;
-}
-
 /* Rows of a step that have logits at most: one per sequence and its drafts. */
 static inline int32_t round_logit_row_limit(const struct round_runner_options *options) {
     int64_t rows = (int64_t)options->sequence_limit * (1 + options->draft_limit);
     return (int32_t)(rows < options->row_limit ? rows : options->row_limit);
+}
+
+static inline bool round_is_leader(const struct round_runner_options *options) {
+    return options->ranks == NULL || comm_rank(options->ranks->control) == 0;
+}
+
+/* Whether this rank chooses tokens. */
+static inline bool round_chooses(const struct round_runner_options *options) {
+    return options->ranks == NULL ||
+           comm_rank(options->ranks->control) == executor_ranks_chooser(options->ranks);
+}
+
+static inline bool round_is_on_last_stage(const struct round_runner_options *options) {
+    return options->ranks == NULL || options->ranks->stage == options->ranks->stage_count - 1;
 }
 
 /* Probabilities that the draft `index` of the sequence in `slot` was drawn from; NULL if they are not kept.
@@ -45,8 +86,11 @@ static inline float *round_draft_probabilities(const struct round_runner *runner
                : runner->draft_probabilities + row * runner->options.vocabulary_size;
 }
 
+/* This rank's part of a round; feedback is on its way when it returns. */
+enum status round_run_part(struct round_runner *runner, const struct round_plan *plan);
+
 /* Chooses the tokens of all sampled segments from runner->logits. */
-enum status round_choose(struct round_runner *runner, const struct round_plan *plan, int32_t *feedback_count);
+void round_choose(struct round_runner *runner, const struct round_plan *plan, int32_t *feedback_count);
 
 /* Runs the draft layer after the choice: catches up, then makes the drafts that the plan asks for. */
 enum status round_draft(struct round_runner *runner, const struct round_plan *plan, int32_t feedback_count);

@@ -89,24 +89,12 @@ static enum status copy_options(struct sequence *sequence, const struct sluice_r
     return STATUS_OK;
 }
 
-static bool has_penalties(const struct sluice_sampling *sampling) {
-    return sampling->repetition_penalty != 1.0 || sampling->presence_penalty != 0.0 ||
-           sampling->frequency_penalty != 0.0;
-}
-
-static enum status alloc_tokens(struct sequence *sequence, const struct sluice_request_options *options,
-                                const struct sequence_bounds *bounds) {
+static enum status alloc_tokens(struct sequence *sequence, const struct sluice_request_options *options) {
     sequence->tokens = malloc((size_t)sequence->token_limit * sizeof *sequence->tokens);
     sequence->pages = malloc((size_t)sequence->page_limit * sizeof *sequence->pages);
     CHECK_MEMORY(sequence->tokens);
     CHECK_MEMORY(sequence->pages);
     memcpy(sequence->tokens, options->prompt, options->prompt_count * sizeof *sequence->tokens);
-    if (has_penalties(&options->sampling)) {
-        sequence->rules.counts = calloc(1, sizeof *sequence->rules.counts);
-        CHECK_MEMORY(sequence->rules.counts);
-        TRY(token_counts_init(sequence->rules.counts, (size_t)bounds->vocabulary_size));
-        TRY(token_counts_add_prompt(sequence->rules.counts, options->prompt, options->prompt_count));
-    }
     if (options->log_probability_count >= 0) {
         size_t answer = (size_t)(sequence->token_limit - sequence->prompt_count);
         sequence->rules.log_probabilities = calloc(answer * (size_t)(1 + options->log_probability_count),
@@ -134,15 +122,11 @@ enum status sequence_init(struct sequence *sequence, const struct sluice_request
     sequence->draft_limit = options->draft_limit == -1 ? bounds->draft_limit : options->draft_limit;
     sequence->uses_prefix_cache = !options->skips_prefix_cache;
     TRY(copy_options(sequence, options));
-    return alloc_tokens(sequence, options, bounds);
+    return alloc_tokens(sequence, options);
 }
 
 void sequence_deinit(struct sequence *sequence) {
     free((void *)(uintptr_t)sequence->rules.sampling.logit_bias);
-    if (sequence->rules.counts != NULL) {
-        token_counts_deinit(sequence->rules.counts);
-        free(sequence->rules.counts);
-    }
     free(sequence->rules.log_probabilities);
     free(sequence->stop_tokens);
     free(sequence->tokens);
