@@ -50,16 +50,27 @@ struct sluice_log_probability {
 struct sluice_request_options {
     const int32_t *prompt; /* 1 and more token ids; copied */
     size_t prompt_count;
+    /*
+     * How many of the prompt's last tokens are the beginning of the answer, fewer than all: an answer that
+     * was interrupted goes on with the bits that it would have had. They count as output for the penalties,
+     * and as prompt for everything else here.
+     */
+    size_t output_prefix_count;
     struct sluice_sampling sampling; /* logit_bias is copied */
     uint32_t choice_index;           /* of several answers with one seed, each has its own noise */
     int64_t token_limit;             /* most new tokens; -1: what the context leaves */
     const int32_t *stop_tokens;      /* copied */
     size_t stop_token_count;
     int log_probability_count; /* likeliest tokens recorded for each token; -1: nothing is recorded */
-    int priority;              /* lower goes first; equal ones in the order they came */
-    double timeout_seconds;    /* from submission to the last token; 0: none */
-    int draft_limit;           /* most drafts; -1: the engine's */
-    bool skips_prefix_cache;   /* takes nothing from it and leaves nothing there */
+    /*
+     * The same for each token of the prompt but the first; -1: nothing is recorded. Such a request reads all
+     * of its prompt: it takes nothing from the prefix cache, but may leave things there.
+     */
+    int prompt_log_probability_count;
+    int priority;            /* lower goes first; equal ones in the order they came */
+    double timeout_seconds;  /* from submission to the last token; 0: none */
+    int draft_limit;         /* most drafts; -1: the engine's */
+    bool skips_prefix_cache; /* takes nothing from it and leaves nothing there */
     struct sluice_constraint
         constraint; /* zeroed: none; its context is borrowed until the request is finished */
     /* Called on the engine's thread when the state has changed; must not call the engine. NULL: none. */
@@ -117,6 +128,14 @@ int32_t sluice_request_token(const struct sluice_request *request, size_t index)
 enum sluice_status sluice_request_log_probabilities(const struct sluice_request *request, size_t index,
                                                     struct sluice_log_probability *chosen,
                                                     struct sluice_log_probability *top);
+
+/*
+ * The same of the prompt's token `index`, 1 and more and below the prompt_tokens_done of a state that was
+ * returned. BAD_ARGUMENT if they are not recorded, or for another index.
+ */
+enum sluice_status sluice_request_prompt_log_probabilities(const struct sluice_request *request, size_t index,
+                                                           struct sluice_log_probability *chosen,
+                                                           struct sluice_log_probability *top);
 
 /* The request ends within a step, with reason CANCELLED unless it was finished. Does not wait. */
 void sluice_request_cancel(struct sluice_request *request);

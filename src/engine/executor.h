@@ -86,6 +86,12 @@ enum status executor_step(struct executor *executor, const struct step_plan *pla
 enum status executor_run(struct executor *executor, const struct step_plan *plan, float *logits);
 
 /*
+ * Logits of `count` rows of the last step, before the next one: host (count, vocabulary). On all ranks of the
+ * last stage, for the one that chooses; with ranks at most the record's logit_row_limit of rows.
+ */
+enum status executor_run_head(struct executor *executor, const int32_t *rows, int32_t count, float *logits);
+
+/*
  * Does at once what a plan asks of the state before its layers, and nothing else: page updates, slot
  * operations. The plan must not be run with them again.
  */
@@ -110,9 +116,12 @@ enum status executor_explain_not_finite(struct executor *executor, const struct 
  */
 enum status executor_run_draft(struct executor *executor, const struct draft_plan *plan, float *logits);
 
-/* After the last pass of a round, for the rank that chooses; the others of its stage take part until then. */
-enum status executor_end_drafts(struct executor *executor);
-enum status executor_follow_drafts(struct executor *executor);
+/*
+ * After the last of these passes in a round that has some, for the rank that chooses; the others of its stage
+ * take part in them until then.
+ */
+enum status executor_end_passes(struct executor *executor);
+enum status executor_follow_passes(struct executor *executor);
 
 /*
  * Keeps boundary row `step_row` of the last step as saved row `saved_row`, the one of that slot: who goes on

@@ -35,8 +35,8 @@ struct executor {
     void *record;               /* one that came in */
     size_t record_bytes;        /* its most */
     uint64_t record_number;     /* of the next record */
-    void *draft_record;         /* one within the last stage, if it has several ranks */
-    uint64_t draft_number;      /* of the next one */
+    void *pass_record;          /* one within the last stage, if it has several ranks */
+    uint64_t pass_number;       /* of the next one */
     struct plan_room room;      /* of a record that came in */
     token_mask_word *masks;     /* the same, where tokens are chosen and the leader is another */
     const token_mask_word **row_masks;
@@ -52,6 +52,7 @@ struct executor {
 struct pass {
     const struct step_plan *plan;
     const struct draft_plan *draft; /* NULL: main layers; its segments are the plan's */
+    bool is_head_only;              /* the plan's logits of the boundary that the last step left */
     float *logits;                  /* host; NULL in a dry run, and where none are wanted */
 };
 

@@ -158,6 +158,16 @@ enum status executor_pass_logits(struct executor *executor, int64_t rows, float 
     return comm_wait(ranks->control, &request);
 }
 
+static enum status run_main_head(struct executor *executor, const struct step *step,
+                                 const struct boundary *boundary, const struct pass *pass) {
+    return run_head(executor, step,
+                    &(struct head_pass){.forward = executor->options.model->family->forward_head,
+                                        .boundary = boundary,
+                                        .rows = pass->plan->logit_rows,
+                                        .count = pass->plan->logit_row_count,
+                                        .logits = pass->logits});
+}
+
 static enum status run_main_layers(struct executor *executor, const struct step *step,
                                    const struct pass *pass) {
     const struct model *model = executor->options.model;
@@ -171,12 +181,7 @@ static enum status run_main_layers(struct executor *executor, const struct step 
     if (!executor_is_on_last_stage(executor)) {
         return send_boundary(executor, &boundary);
     }
-    return run_head(executor, step,
-                    &(struct head_pass){.forward = model->family->forward_head,
-                                        .boundary = &boundary,
-                                        .rows = pass->plan->logit_rows,
-                                        .count = pass->plan->logit_row_count,
-                                        .logits = pass->logits});
+    return run_main_head(executor, step, &boundary, pass);
 }
 
 /* What the rows of a draft pass go on from, with the rows that hold something. */
@@ -211,12 +216,22 @@ static enum status run_draft_layer(struct executor *executor, const struct step 
                                         .logits = pass->logits});
 }
 
+/* Which layers the pass is for. */
+static enum status run_part(struct executor *executor, const struct step *step, const struct pass *pass) {
+    if (pass->is_head_only) {
+        struct boundary boundary =
+            executor_slice_boundary(executor_boundary(executor), 0, executor->step_rows);
+        return run_main_head(executor, step, &boundary, pass);
+    }
+    return pass->draft != NULL ? run_draft_layer(executor, step, pass)
+                               : run_main_layers(executor, step, pass);
+}
+
 static enum status run_model(struct executor *executor, const struct pass *pass) {
     struct batch_view batch;
     TRY(batch_upload(pass->plan, executor->staging, executor->queue.stream, &executor->arena, &batch));
     struct step step = executor_make_step(executor, &batch);
-    TRY(pass->draft != NULL ? run_draft_layer(executor, &step, pass)
-                            : run_main_layers(executor, &step, pass));
+    TRY(run_part(executor, &step, pass));
     if (!executor->queue.is_dry) {
         TRY(stream_synchronize(executor->queue.stream));
     }

@@ -53,9 +53,9 @@ enum status executor_alloc_records(struct executor *executor) {
     executor->record = calloc(1, executor->record_bytes);
     CHECK_MEMORY(executor->record);
     TRY(plan_room_init(&executor->room, &ranks->bounds));
-    if (executor_drafts(executor) && comm_size(ranks->step.tensor) > 1) {
-        executor->draft_record = calloc(1, executor->record_bytes);
-        CHECK_MEMORY(executor->draft_record);
+    if (executor_is_on_last_stage(executor) && comm_size(ranks->step.tensor) > 1) {
+        executor->pass_record = calloc(1, executor->record_bytes);
+        CHECK_MEMORY(executor->pass_record);
     }
     if (executor_is_leader(executor)) {
         return alloc_sent(executor);
@@ -79,7 +79,7 @@ void executor_free_records(struct executor *executor) {
     }
     free(executor->sent);
     free(executor->record);
-    free(executor->draft_record);
+    free(executor->pass_record);
     plan_room_deinit(&executor->room);
     free(executor->masks);
     free(executor->row_masks);

@@ -69,8 +69,9 @@ enum status executor_obey(struct executor *executor, const struct plan_record *r
     case PLAN_KIND_CHANGE_STATE:
         return change_state(executor, &record->step);
     case PLAN_KIND_DRAFT:
+    case PLAN_KIND_HEAD:
     case PLAN_KIND_ROUND:
-    case PLAN_KIND_DRAFTS_END:
+    case PLAN_KIND_PASSES_END:
     case PLAN_KIND_END:
         break;
     }

@@ -27,10 +27,12 @@ struct feedback_words {
     uint16_t reserved;
 };
 
-/* Each part of what is extra begins with two integers and is filled up to 8 bytes. */
+/* A part of what is extra, filled up to 8 bytes. */
 struct extra_head {
-    int32_t first;  /* status of an error; tokens that have log-probabilities */
-    int32_t second; /* bytes of a sentence, 0 at its end included; entries per token */
+    int32_t is_sentence; /* of an error; else log-probabilities */
+    int32_t unused;
+    int32_t first;  /* status of the error; tokens that have log-probabilities */
+    int32_t second; /* bytes of the sentence, 0 at its end included; entries per token */
 };
 
 static size_t round_up(size_t bytes) {
@@ -50,11 +52,12 @@ size_t feedback_extra_bytes_max(const struct feedback_shape *shape) {
     size_t entries = (size_t)(shape->draft_limit + 1) * (1 + SLUICE_LOG_PROBABILITIES_MAX);
     size_t records = entries * sizeof(struct sluice_log_probability);
     size_t most = sizeof(struct extra_head) + round_up(sentence > records ? sentence : records);
-    return most * ((size_t)shape->sequence_limit + 1);
+    size_t prompts = (size_t)shape->row_limit * (1 + SLUICE_LOG_PROBABILITIES_MAX);
+    return most * (2 * (size_t)shape->sequence_limit + 1) + prompts * sizeof(struct sluice_log_probability);
 }
 
 static unsigned char *put_sentence(unsigned char *at, enum status status, const char *message) {
-    struct extra_head head = {(int32_t)status, 0};
+    struct extra_head head = {.is_sentence = 1, .first = (int32_t)status};
     size_t bytes = strlen(message) + 1;
     size_t most = sizeof((struct round_feedback *)NULL)->message;
     bytes = bytes < most ? bytes : most;
@@ -66,11 +69,16 @@ static unsigned char *put_sentence(unsigned char *at, enum status status, const 
 }
 
 static unsigned char *put_records(unsigned char *at, const struct round_feedback *feedback) {
-    struct extra_head head = {feedback->recorded_tokens, feedback->record_width};
+    struct extra_head head = {.first = feedback->recorded_tokens, .second = feedback->record_width};
     size_t bytes = (size_t)head.first * (size_t)head.second * sizeof *feedback->log_probabilities;
     memcpy(at, &head, sizeof head);
     memcpy(at + sizeof head, feedback->log_probabilities, bytes);
     return at + sizeof head + round_up(bytes);
+}
+
+static unsigned char *put_extra(unsigned char *at, const struct round_feedback *feedback) {
+    return feedback->status != STATUS_OK ? put_sentence(at, feedback->status, feedback->message)
+                                         : put_records(at, feedback);
 }
 
 static uint16_t flags_of(const struct round_feedback *feedback) {
@@ -99,25 +107,26 @@ static unsigned char *put_feedback(unsigned char *at, const struct feedback_shap
 }
 
 size_t feedback_record_write(const struct feedback_shape *shape, const struct feedback_tick *tick,
-                             const struct round_plan *plan, const struct round_feedback *feedback,
-                             int32_t count, void *memory, void *extra) {
+                             const struct round_plan *plan, const struct round_result *result, void *memory,
+                             void *extra) {
     unsigned char *at = (unsigned char *)memory + sizeof(struct feedback_head);
     unsigned char *extra_at = extra;
     if (tick->status != STATUS_OK) {
         extra_at = put_sentence(extra_at, tick->status, tick->message);
     }
-    for (int32_t i = 0; i < count; i++) {
-        at = put_feedback(at, shape, plan, &feedback[i]);
-        if (feedback[i].status != STATUS_OK) {
-            extra_at = put_sentence(extra_at, feedback[i].status, feedback[i].message);
-        } else if (feedback[i].recorded_tokens > 0) {
-            extra_at = put_records(extra_at, &feedback[i]);
+    for (int32_t i = 0; i < result->feedback_count; i++) {
+        at = put_feedback(at, shape, plan, &result->feedback[i]);
+        if (flags_of(&result->feedback[i]) != 0) {
+            extra_at = put_extra(extra_at, &result->feedback[i]);
         }
+    }
+    for (int32_t i = 0; i < result->prompt_feedback_count; i++) {
+        extra_at = put_extra(extra_at, &result->prompt_feedback[i]);
     }
     struct feedback_head head = {.magic = FEEDBACK_MAGIC,
                                  .version = FEEDBACK_VERSION,
                                  .number = tick->number,
-                                 .count = count,
+                                 .count = result->feedback_count,
                                  .status = (int32_t)tick->status,
                                  .draft_seconds = tick->draft_seconds,
                                  .extra_bytes = (uint64_t)(extra_at - (unsigned char *)extra)};
@@ -145,42 +154,41 @@ struct extra_reader {
     size_t bytes;
 };
 
-/* The next part, `size_of_unit` bytes for each unit that its head counts. */
-static enum status take_extra(struct extra_reader *reader, bool is_sentence, struct extra_head *head,
-                              const void **out) {
+/* The next part, and where its sentence or its log-probabilities are. */
+static enum status take_extra(struct extra_reader *reader, struct extra_head *head, const void **out) {
     CHECK(reader->bytes >= sizeof *head, STATUS_INTERNAL, "feedback lacks a part that it announces");
     memcpy(head, reader->at, sizeof *head);
-    CHECK(head->first >= 0 && head->second >= 1 && head->second <= 4096 && head->first <= 4096,
-          STATUS_INTERNAL, "feedback has a part of impossible size");
-    size_t bytes = is_sentence
+    CHECK(head->first >= 0 && head->second >= 1 && head->second <= ERROR_MESSAGE_BYTES, STATUS_INTERNAL,
+          "feedback has a part of impossible size");
+    size_t bytes = head->is_sentence != 0
                        ? (size_t)head->second
                        : (size_t)head->first * (size_t)head->second * sizeof(struct sluice_log_probability);
     CHECK(round_up(bytes) <= reader->bytes - sizeof *head, STATUS_INTERNAL,
           "feedback has a part that is longer than the feedback");
     *out = reader->at + sizeof *head;
-    CHECK(!is_sentence || ((const char *)*out)[bytes - 1] == 0, STATUS_INTERNAL,
+    CHECK(head->is_sentence == 0 || ((const char *)*out)[bytes - 1] == 0, STATUS_INTERNAL,
           "feedback has a sentence without an end");
     reader->at += sizeof *head + round_up(bytes);
     reader->bytes -= sizeof *head + round_up(bytes);
     return STATUS_OK;
 }
 
-static enum status read_extra(struct extra_reader *reader, uint16_t flags, struct round_feedback *out) {
+/* An error, or log-probabilities of `tokens_most` tokens at most. */
+static enum status read_extra(struct extra_reader *reader, int32_t tokens_most, struct round_feedback *out) {
     struct extra_head head;
     const void *part;
-    if ((flags & FLAG_ERROR) != 0) {
-        TRY(take_extra(reader, true, &head, &part));
+    TRY(take_extra(reader, &head, &part));
+    if (head.is_sentence != 0) {
+        CHECK(head.first != STATUS_OK, STATUS_INTERNAL, "feedback has a sentence for no error");
         out->status = (enum status)head.first;
         snprintf(out->message, sizeof out->message, "%s", (const char *)part);
-    } else if ((flags & FLAG_RECORDS) != 0) {
-        TRY(take_extra(reader, false, &head, &part));
-        CHECK(head.first <= out->token_count && head.second <= 1 + SLUICE_LOG_PROBABILITIES_MAX,
-              STATUS_INTERNAL, "feedback has log-probabilities of %d tokens, of %d that were chosen",
-              head.first, out->token_count);
-        out->recorded_tokens = head.first;
-        out->record_width = head.second;
-        out->log_probabilities = part;
+        return STATUS_OK;
     }
+    CHECK(head.first <= tokens_most && head.second <= 1 + SLUICE_LOG_PROBABILITIES_MAX, STATUS_INTERNAL,
+          "feedback has log-probabilities of %d tokens, of %d that there are", head.first, tokens_most);
+    out->recorded_tokens = head.first;
+    out->record_width = head.second;
+    out->log_probabilities = part;
     return STATUS_OK;
 }
 
@@ -219,12 +227,35 @@ static enum status read_record(const struct feedback_shape *shape, const struct 
                                    .draft_count = words.draft_count};
     memcpy(out->tokens, ids, words.new_count * sizeof ids[0]);
     memcpy(out->drafts, drafts, words.draft_count * sizeof ids[0]);
-    return read_extra(reader, words.flags, out);
+    if (words.flags == 0) {
+        return STATUS_OK;
+    }
+    TRY(read_extra(reader, out->token_count, out));
+    CHECK(has_error == (out->status != STATUS_OK), STATUS_INTERNAL,
+          "feedback of slot %u is an error or is not", words.slot);
+    return STATUS_OK;
+}
+
+static enum status read_prompts(const struct round_plan *plan, struct extra_reader *reader,
+                                struct round_result *out) {
+    out->prompt_feedback_count = 0;
+    for (int32_t i = 0; i < plan->step.segment_count; i++) {
+        int32_t rows = plan->segments[i].end_scored_row - plan->segments[i].first_scored_row;
+        if (rows > 0) {
+            struct round_feedback *feedback = &out->prompt_feedback[out->prompt_feedback_count++];
+            *feedback = (struct round_feedback){.segment = i};
+            TRY(read_extra(reader, rows, feedback));
+            CHECK(feedback->status != STATUS_OK || feedback->recorded_tokens == rows, STATUS_INTERNAL,
+                  "feedback has log-probabilities of %d prompt tokens, of %d that there are",
+                  feedback->recorded_tokens, rows);
+        }
+    }
+    return STATUS_OK;
 }
 
 enum status feedback_record_read(const struct feedback_shape *shape, const struct round_plan *plan,
                                  const void *memory, const void *extra, struct feedback_tick *tick,
-                                 struct round_feedback *feedback) {
+                                 struct round_result *out) {
     const struct feedback_head *head = memory;
     const unsigned char *at = (const unsigned char *)(head + 1);
     struct extra_reader reader = {extra, (size_t)head->extra_bytes};
@@ -233,16 +264,16 @@ enum status feedback_record_read(const struct feedback_shape *shape, const struc
     if (tick->status != STATUS_OK) {
         struct extra_head part;
         const void *message;
-        TRY(take_extra(&reader, true, &part, &message));
-        tick->message = message;
+        TRY(take_extra(&reader, &part, &message));
+        tick->message = part.is_sentence != 0 ? message : "";
     }
-    int32_t read = 0;
+    out->feedback_count = 0;
     for (int32_t i = 0; i < plan->step.segment_count; i++) {
         if (plan->segments[i].is_sampled) {
-            CHECK(read < head->count, STATUS_INTERNAL, "feedback has too few records");
-            TRY(read_record(shape, plan, i, at, &reader, &feedback[read++]));
+            CHECK(out->feedback_count < head->count, STATUS_INTERNAL, "feedback has too few records");
+            TRY(read_record(shape, plan, i, at, &reader, &out->feedback[out->feedback_count++]));
             at += record_bytes(shape);
         }
     }
-    return STATUS_OK;
+    return read_prompts(plan, &reader, out);
 }

@@ -4,7 +4,7 @@
  *
  * The first part is a head and one record per sampled segment, of a width that the engine's draft limit
  * decides. What few ticks have is a second part, whose size the head says: the sentence of an error, of the
- * tick or of a segment, and log-probabilities.
+ * tick or of a segment, and log-probabilities, first of what was chosen, then of prompts.
  */
 #ifndef SLUICE_ENGINE_FEEDBACK_RECORD_H
 #define SLUICE_ENGINE_FEEDBACK_RECORD_H
@@ -18,6 +18,7 @@
 struct feedback_shape {
     int32_t draft_limit;
     int32_t sequence_limit;
+    int32_t row_limit;
     int64_t vocabulary_size;
 };
 
@@ -35,8 +36,8 @@ size_t feedback_extra_bytes_max(const struct feedback_shape *shape);
 
 /* Writes both parts, aligned to 8 bytes, and returns the size of the second. */
 size_t feedback_record_write(const struct feedback_shape *shape, const struct feedback_tick *tick,
-                             const struct round_plan *plan, const struct round_feedback *feedback,
-                             int32_t count, void *memory, void *extra);
+                             const struct round_plan *plan, const struct round_result *result, void *memory,
+                             void *extra);
 
 /* Checks the head of a first part that belongs to tick `number`; gives the size of the second. INTERNAL. */
 enum status feedback_record_check(const struct feedback_shape *shape, uint64_t number, int32_t count,
@@ -44,10 +45,11 @@ enum status feedback_record_check(const struct feedback_shape *shape, uint64_t n
 
 /*
  * Reads what feedback_record_check has passed. Segments must be those of the plan, tokens in the vocabulary:
- * INTERNAL says what is wrong. Log-probabilities stay in `extra`.
+ * INTERNAL says what is wrong. Log-probabilities stay in `extra`; out's arrays are the caller's, its times
+ * are left alone.
  */
 enum status feedback_record_read(const struct feedback_shape *shape, const struct round_plan *plan,
                                  const void *memory, const void *extra, struct feedback_tick *tick,
-                                 struct round_feedback *feedback);
+                                 struct round_result *out);
 
 #endif

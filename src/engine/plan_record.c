@@ -74,6 +74,8 @@ static unsigned char *put_starts(unsigned char *at, const struct round_plan *rou
                                     .generation = start->generation,
                                     .choice_index = start->rules->choice_index,
                                     .log_probability_count = start->rules->log_probability_count,
+                                    .prompt_log_probability_count =
+                                        start->rules->prompt_log_probability_count,
                                     .prompt_count = start->prompt_count,
                                     .token_count = start->token_count};
         words.sampling.logit_bias = NULL;
@@ -97,7 +99,8 @@ static unsigned char *put_round_segments(unsigned char *at, const struct round_s
         int32_t words[ROUND_SEGMENT_WORDS] = {
             (int32_t)segment->generation, segment->draft_count,     segment->is_sampled,
             segment->catch_up_rows,       segment->following_token, segment->next_draft_count,
-            segment->token_room,          segment->saved_row,       segment->kept_row};
+            segment->token_room,          segment->saved_row,       segment->kept_row,
+            segment->first_scored_row,    segment->end_scored_row};
         at = put(at, words, sizeof words);
     }
     return at;

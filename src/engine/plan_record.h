@@ -18,9 +18,10 @@
 enum plan_kind {
     PLAN_KIND_STEP = 1,     /* a step whose logits go to the leader */
     PLAN_KIND_DRAFT,        /* a pass of the draft layer */
+    PLAN_KIND_HEAD,         /* a step plan's logits, of the step before */
     PLAN_KIND_CHANGE_STATE, /* a step plan's changes of the state, at once and alone */
     PLAN_KIND_ROUND,
-    PLAN_KIND_DRAFTS_END, /* no more passes in this round */
+    PLAN_KIND_PASSES_END, /* neither drafts nor logits are asked for any more in this round */
     PLAN_KIND_END,        /* nothing follows */
 };
 

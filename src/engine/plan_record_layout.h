@@ -4,7 +4,7 @@
 
 #include "engine/plan_record.h"
 
-enum { PLAN_MAGIC = 0x534c4350, PLAN_VERSION = 2, SEGMENT_WORDS = 3, ROUND_SEGMENT_WORDS = 9 };
+enum { PLAN_MAGIC = 0x534c4350, PLAN_VERSION = 2, SEGMENT_WORDS = 3, ROUND_SEGMENT_WORDS = 11 };
 
 struct plan_head {
     uint32_t magic;
@@ -32,8 +32,10 @@ struct start_words {
     uint32_t generation;
     uint32_t choice_index;
     int32_t log_probability_count;
+    int32_t prompt_log_probability_count;
     int32_t prompt_count;
     int32_t token_count;
+    int32_t unused;
 };
 
 _Static_assert(sizeof(struct plan_head) % 8 == 0, "starts are aligned");

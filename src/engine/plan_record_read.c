@@ -44,12 +44,15 @@ static enum status read_start(const struct start_words *words, const struct plan
     CHECK(words->slot >= 0 && words->slot < bounds->segment_limit &&
               is_within(words->token_count, bounds->token_limit) &&
               is_within(words->prompt_count, words->token_count) && words->log_probability_count >= -1 &&
-              words->log_probability_count <= SLUICE_LOG_PROBABILITIES_MAX,
+              words->log_probability_count <= SLUICE_LOG_PROBABILITIES_MAX &&
+              words->prompt_log_probability_count >= -1 &&
+              words->prompt_log_probability_count <= SLUICE_LOG_PROBABILITIES_MAX,
           STATUS_INTERNAL, "a sequence that starts in slot %d has sizes beyond what this engine plans",
           words->slot);
     *rules = (struct sequence_rules){.sampling = words->sampling,
                                      .choice_index = words->choice_index,
-                                     .log_probability_count = words->log_probability_count};
+                                     .log_probability_count = words->log_probability_count,
+                                     .prompt_log_probability_count = words->prompt_log_probability_count};
     *out = (struct round_start){.slot = words->slot,
                                 .generation = words->generation,
                                 .rules = rules,
@@ -83,7 +86,8 @@ static bool is_possible(const struct step_segment *step, const struct round_segm
            segment->draft_count < step->row_count && segment->draft_count <= DRAFT_LIMIT_MAX &&
            is_within(segment->catch_up_rows, step->row_count - segment->draft_count) &&
            is_within(segment->next_draft_count, DRAFT_LIMIT_MAX) && segment->kept_row >= -1 &&
-           segment->kept_row < step->row_count;
+           segment->kept_row < step->row_count && is_within(segment->end_scored_row, step->row_count) &&
+           is_within(segment->first_scored_row, segment->end_scored_row);
 }
 
 static enum status read_round_segments(const struct plan_head *head, const int32_t *words,
@@ -100,7 +104,9 @@ static enum status read_round_segments(const struct plan_head *head, const int32
                                           .next_draft_count = of[5],
                                           .token_room = of[6],
                                           .saved_row = of[7],
-                                          .kept_row = of[8]};
+                                          .kept_row = of[8],
+                                          .first_scored_row = of[9],
+                                          .end_scored_row = of[10]};
         CHECK(is_possible(&room->segments[i], segment, bounds), STATUS_INTERNAL,
               "plan %llu has a segment %d that cannot be", (unsigned long long)head->number, i);
         logit_rows += segment->is_sampled ? 1 + segment->draft_count : 0;
@@ -172,7 +178,8 @@ enum status plan_record_read(const void *memory, size_t bytes, uint64_t number,
         break;
     case PLAN_KIND_STEP:
     case PLAN_KIND_CHANGE_STATE:
-    case PLAN_KIND_DRAFTS_END:
+    case PLAN_KIND_PASSES_END:
+    case PLAN_KIND_HEAD:
     case PLAN_KIND_END:
         out->step = make_step(head, rows, room->segments);
         break;

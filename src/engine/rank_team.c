@@ -97,11 +97,10 @@ static enum status make_groups(struct rank_team *team) {
 
 /* Most that a scheduler of these options puts into a plan (engine/scheduler.c). */
 static struct plan_bounds bounds_of(const struct sluice_engine_options *options, int64_t pages_per_slot) {
-    int64_t logit_rows = (int64_t)options->sequence_limit * (1 + options->draft.limit);
     return (struct plan_bounds){
         .row_limit = options->step_token_limit,
         .logit_row_limit =
-            (int32_t)(logit_rows < options->step_token_limit ? logit_rows : options->step_token_limit),
+            round_logit_row_limit(options->sequence_limit, options->draft.limit, options->step_token_limit),
         .segment_limit = options->sequence_limit,
         .page_update_limit = (int32_t)(3 * options->sequence_limit * pages_per_slot),
         .slot_operation_limit = 4 * options->sequence_limit,

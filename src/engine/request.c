@@ -79,18 +79,22 @@ int32_t sluice_request_token(const struct sluice_request *request, size_t index)
     return request->sequence.tokens[(size_t)request->sequence.prompt_count + index];
 }
 
+/* A token's own log-probability, then those of the `count` likeliest. */
+static void read_record(const struct sluice_log_probability *record, int32_t count,
+                        struct sluice_log_probability *chosen, struct sluice_log_probability *top) {
+    *chosen = record[0];
+    for (int32_t i = 0; i < count && top != NULL; i++) {
+        top[i] = record[1 + i];
+    }
+}
+
 static enum status log_probabilities(const struct sluice_request *request, size_t index,
                                      struct sluice_log_probability *chosen,
                                      struct sluice_log_probability *top) {
     int32_t count = request->sequence.rules.log_probability_count;
     CHECK(count >= 0, STATUS_BAD_ARGUMENT,
           "the request records no log-probabilities: set log_probability_count");
-    const struct sluice_log_probability *record =
-        request->sequence.rules.log_probabilities + index * (size_t)(1 + count);
-    *chosen = record[0];
-    for (int32_t i = 0; i < count && top != NULL; i++) {
-        top[i] = record[1 + i];
-    }
+    read_record(request->sequence.rules.log_probabilities + index * (size_t)(1 + count), count, chosen, top);
     return STATUS_OK;
 }
 
@@ -98,6 +102,27 @@ enum sluice_status sluice_request_log_probabilities(const struct sluice_request 
                                                     struct sluice_log_probability *chosen,
                                                     struct sluice_log_probability *top) {
     return (enum sluice_status)log_probabilities(request, index, chosen, top);
+}
+
+static enum status prompt_log_probabilities(const struct sluice_request *request, size_t index,
+                                            struct sluice_log_probability *chosen,
+                                            struct sluice_log_probability *top) {
+    const struct sequence *sequence = &request->sequence;
+    int32_t count = sequence->rules.prompt_log_probability_count;
+    CHECK(count >= 0, STATUS_BAD_ARGUMENT,
+          "the request records no log-probabilities of its prompt: set prompt_log_probability_count");
+    CHECK(index >= 1 && index < (size_t)sequence->prompt_count, STATUS_BAD_ARGUMENT,
+          "prompt token %zu has no log-probability: tokens 1 to %d of the prompt have one", index,
+          sequence->prompt_count - 1);
+    read_record(sequence->rules.prompt_log_probabilities + (index - 1) * (size_t)(1 + count), count, chosen,
+                top);
+    return STATUS_OK;
+}
+
+enum sluice_status sluice_request_prompt_log_probabilities(const struct sluice_request *request, size_t index,
+                                                           struct sluice_log_probability *chosen,
+                                                           struct sluice_log_probability *top) {
+    return (enum sluice_status)prompt_log_probabilities(request, index, chosen, top);
 }
 
 /* The mutex is held. */

@@ -7,9 +7,23 @@
 
 enum { RECORD_WIDTH_MAX = 1 + SLUICE_LOG_PROBABILITIES_MAX };
 
+/* Rows of a prompt in one block: enough that the head's weights are not read for a single row. */
+enum { SCORE_ROWS = 16 };
+
+int32_t round_logit_row_limit(int32_t sequence_limit, int32_t draft_limit, int32_t row_limit) {
+    int64_t rows = (int64_t)sequence_limit * (1 + draft_limit);
+    rows = rows < SCORE_ROWS ? SCORE_ROWS : rows;
+    return (int32_t)(rows < row_limit ? rows : row_limit);
+}
+
+static size_t logit_row_limit(const struct round_runner_options *options) {
+    return (size_t)round_logit_row_limit(options->sequence_limit, options->draft_limit, options->row_limit);
+}
+
 static struct feedback_shape shape_of(const struct round_runner_options *options) {
     return (struct feedback_shape){.draft_limit = options->draft_limit,
                                    .sequence_limit = options->sequence_limit,
+                                   .row_limit = options->row_limit,
                                    .vocabulary_size = options->vocabulary_size};
 }
 
@@ -22,13 +36,17 @@ static size_t record_count(const struct round_runner_options *options) {
     return (size_t)options->sequence_limit * (size_t)(1 + options->draft_limit) * RECORD_WIDTH_MAX;
 }
 
+static size_t prompt_record_count(const struct round_runner_options *options) {
+    return (size_t)options->row_limit * RECORD_WIDTH_MAX;
+}
+
 static size_t leader_bytes(const struct round_runner_options *options) {
     size_t vocabulary = (size_t)options->vocabulary_size;
-    size_t logit_rows = (size_t)round_logit_row_limit(options);
+    size_t logit_rows = logit_row_limit(options);
     size_t bytes = logit_rows * ((vocabulary + 31) / 32 * sizeof(token_mask_word) + sizeof(void *));
     bytes += (size_t)options->in_flight_limit * sizeof(struct started_round);
     bytes += round_chooses(options) ? 0 : feedback_bytes(options);
-    return bytes + (size_t)options->sequence_limit * sizeof(struct round_feedback);
+    return bytes + 2 * (size_t)options->sequence_limit * sizeof(struct round_feedback);
 }
 
 static size_t drafting_bytes(const struct round_runner_options *options) {
@@ -46,10 +64,12 @@ static size_t chooser_bytes(const struct round_runner_options *options, unsigned
     size_t vocabulary = (size_t)options->vocabulary_size;
     size_t sequences = (size_t)options->sequence_limit;
     size_t bytes = thread_count * sampler_workspace_bytes(vocabulary);
-    bytes += (size_t)round_logit_row_limit(options) * vocabulary * sizeof(float);
-    bytes += sequences * (sizeof(struct slot_rules) + sizeof(struct round_feedback) + 2 * sizeof(int32_t));
+    bytes += logit_row_limit(options) *
+             (vocabulary * sizeof(float) + sizeof(int32_t) + sizeof(struct round_score));
+    bytes +=
+        sequences * (sizeof(struct slot_rules) + 2 * sizeof(struct round_feedback) + 2 * sizeof(int32_t));
     bytes += sequences * slot_rules_bytes(options->vocabulary_size);
-    bytes += record_count(options) * sizeof(struct sluice_log_probability);
+    bytes += (record_count(options) + prompt_record_count(options)) * sizeof(struct sluice_log_probability);
     bytes += (size_t)options->in_flight_limit * (sizeof(struct sent_feedback) + feedback_bytes(options));
     return bytes + (options->draft_limit > 0 ? drafting_bytes(options) : 0);
 }
@@ -89,13 +109,26 @@ static enum status alloc_feedback(const struct round_runner *runner, void **memo
     return STATUS_OK;
 }
 
+static enum status alloc_scores(struct round_runner *runner) {
+    size_t rows = logit_row_limit(&runner->options);
+    runner->prompt_feedback = calloc((size_t)runner->options.sequence_limit, sizeof *runner->prompt_feedback);
+    runner->prompt_records = calloc(prompt_record_count(&runner->options), sizeof *runner->prompt_records);
+    runner->score_rows = calloc(rows, sizeof *runner->score_rows);
+    runner->scores = calloc(rows, sizeof *runner->scores);
+    CHECK_MEMORY(runner->prompt_feedback);
+    CHECK_MEMORY(runner->prompt_records);
+    CHECK_MEMORY(runner->score_rows);
+    CHECK_MEMORY(runner->scores);
+    return STATUS_OK;
+}
+
 static enum status alloc_choice(struct round_runner *runner) {
     const struct round_runner_options *options = &runner->options;
     size_t vocabulary = (size_t)options->vocabulary_size;
     size_t sequences = (size_t)options->sequence_limit;
     runner->workspaces = calloc(runner->thread_count, sizeof(struct sampler_workspace *));
     runner->rules = calloc(sequences, sizeof *runner->rules);
-    runner->logits = calloc((size_t)round_logit_row_limit(options) * vocabulary, sizeof *runner->logits);
+    runner->logits = calloc(logit_row_limit(options) * vocabulary, sizeof *runner->logits);
     runner->feedback = calloc(sequences, sizeof *runner->feedback);
     runner->records = calloc(record_count(options), sizeof *runner->records);
     runner->sent = calloc((size_t)options->in_flight_limit, sizeof *runner->sent);
@@ -118,12 +151,13 @@ static enum status alloc_choice(struct round_runner *runner) {
     for (int32_t i = 0; i < options->in_flight_limit; i++) {
         TRY(alloc_feedback(runner, &runner->sent[i].memory, &runner->sent[i].extra));
     }
+    TRY(alloc_scores(runner));
     return options->draft_limit > 0 ? alloc_drafting(runner) : STATUS_OK;
 }
 
 static enum status alloc_leader(struct round_runner *runner) {
     runner->rounds = calloc((size_t)runner->options.in_flight_limit, sizeof *runner->rounds);
-    runner->taken = calloc((size_t)runner->options.sequence_limit, sizeof *runner->taken);
+    runner->taken = calloc(2 * (size_t)runner->options.sequence_limit, sizeof *runner->taken);
     CHECK_MEMORY(runner->rounds);
     CHECK_MEMORY(runner->taken);
     return round_chooses(&runner->options)
@@ -167,6 +201,10 @@ static void free_choice(struct round_runner *runner) {
     free(runner->logits);
     free(runner->feedback);
     free(runner->records);
+    free(runner->prompt_feedback);
+    free(runner->prompt_records);
+    free(runner->score_rows);
+    free(runner->scores);
     free(runner->sent);
     free(runner->first_logit_rows);
     free(runner->first_rows);

@@ -34,6 +34,12 @@ struct round_runner_options {
     enum draft_sampling draft_sampling;
 };
 
+/*
+ * Rows of logits that are looked at together at most: of a step one per sequence and its drafts, of prompts
+ * whose tokens' probabilities are wanted as many, but some at least.
+ */
+int32_t round_logit_row_limit(int32_t sequence_limit, int32_t draft_limit, int32_t row_limit);
+
 /* Bytes that a runner of this size allocates for `thread_count` threads, and the planner's masks. */
 size_t round_runner_bytes(const struct round_runner_options *options, unsigned thread_count);
 

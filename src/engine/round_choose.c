@@ -37,25 +37,33 @@ static const struct slot_rules *rules_of(const struct choice *choice, const stru
     return &choice->runner->rules[choice->plan->step.segments[feedback->segment].slot];
 }
 
+enum status round_record_log_probabilities(const struct round_runner *runner, const float *logits,
+                                           int32_t token, int32_t top_count,
+                                           struct sluice_log_probability *record) {
+    struct token_log_probability of_token;
+    struct token_log_probability top[SAMPLER_TOP_MAX];
+    TRY(sampler_log_probabilities(logits, (size_t)runner->options.vocabulary_size, token, (size_t)top_count,
+                                  &of_token, top));
+    record[0] = (struct sluice_log_probability){of_token.token, of_token.log_probability};
+    for (int32_t i = 0; i < top_count; i++) {
+        record[1 + i] = (struct sluice_log_probability){top[i].token, top[i].log_probability};
+    }
+    return STATUS_OK;
+}
+
 static enum status record_log_probabilities(const struct choice *choice, int32_t index, const float *logits) {
     const struct round_runner_options *options = &choice->runner->options;
     struct round_feedback *feedback = &choice->runner->feedback[index];
-    int32_t top_count = rules_of(choice, feedback)->log_probability_count;
+    int32_t width = 1 + rules_of(choice, feedback)->log_probability_count;
     int32_t room = choice->plan->segments[feedback->segment].token_room;
-    struct sluice_log_probability *out = choice->runner->records + (int64_t)index *
-                                                                       (1 + options->draft_limit) *
-                                                                       (1 + SLUICE_LOG_PROBABILITIES_MAX);
-    feedback->record_width = 1 + top_count;
-    feedback->log_probabilities = out;
-    for (int32_t j = 0; j < feedback->token_count && top_count >= 0 && j < room; j++) {
-        struct token_log_probability of_token;
-        struct token_log_probability top[SAMPLER_TOP_MAX];
-        TRY(sampler_log_probabilities(logits + j * options->vocabulary_size, (size_t)options->vocabulary_size,
-                                      feedback->tokens[j], (size_t)top_count, &of_token, top));
-        *out++ = (struct sluice_log_probability){of_token.token, of_token.log_probability};
-        for (int32_t i = 0; i < top_count; i++) {
-            *out++ = (struct sluice_log_probability){top[i].token, top[i].log_probability};
-        }
+    struct sluice_log_probability *records = choice->runner->records + (int64_t)index *
+                                                                           (1 + options->draft_limit) *
+                                                                           (1 + SLUICE_LOG_PROBABILITIES_MAX);
+    feedback->record_width = width;
+    feedback->log_probabilities = records;
+    for (int32_t j = 0; j < feedback->token_count && width > 0 && j < room; j++) {
+        TRY(round_record_log_probabilities(choice->runner, logits + j * options->vocabulary_size,
+                                           feedback->tokens[j], width - 1, records + (int64_t)j * width));
         feedback->recorded_tokens++;
     }
     return STATUS_OK;

@@ -6,6 +6,15 @@
 #include "engine/round.h"
 #include "engine/round_rules.h"
 
+/* A row whose logits say how probable a token of a prompt is. */
+struct round_score {
+    int32_t segment;
+    int32_t token;
+    int32_t top_count;
+    struct sluice_log_probability *record;
+    enum status status;
+};
+
 /* A round under way, as the leader remembers it. */
 struct started_round {
     struct round_plan plan;
@@ -33,18 +42,23 @@ struct round_runner {
     double last_finish;
     void *received; /* feedback of another rank */
     void *received_extra;
-    struct round_feedback *taken; /* [sequence_limit]: what came back */
+    struct round_feedback *taken; /* [2 * sequence_limit]: what came back, of answers and of prompts */
 
     /* Where tokens are chosen. */
     unsigned thread_count;
     struct sampler_workspace **workspaces;  /* [thread_count] */
     struct slot_rules *rules;               /* [sequence_limit] */
-    float *logits;                          /* [logit rows of a step][vocabulary] */
+    float *logits;                          /* [logit row limit][vocabulary] */
     struct round_feedback *feedback;        /* [sequence_limit] */
-    struct sluice_log_probability *records; /* [sequence_limit][draft_limit + 1][1 + most of them] */
-    struct sent_feedback *sent;             /* [in_flight_limit], by number of the round */
-    int32_t *first_logit_rows;              /* [sequence_limit] of each feedback's segment */
-    int32_t *first_rows;                    /* [sequence_limit] first row of each segment of the step */
+    struct round_feedback *prompt_feedback; /* [sequence_limit] */
+    int32_t prompt_feedback_count;
+    struct sluice_log_probability *prompt_records; /* [row_limit][1 + most of them] */
+    int32_t *score_rows;                           /* [logit row limit] */
+    struct round_score *scores;                    /* [logit row limit] */
+    struct sluice_log_probability *records;        /* [sequence_limit][draft_limit + 1][1 + most of them] */
+    struct sent_feedback *sent;                    /* [in_flight_limit], by number of the round */
+    int32_t *first_logit_rows;                     /* [sequence_limit] of each feedback's segment */
+    int32_t *first_rows; /* [sequence_limit] first row of each segment of the step */
 
     /* Drafting; NULL without it. */
     float *draft_logits;                 /* [sequence_limit][vocabulary] */
@@ -55,12 +69,6 @@ struct round_runner {
     int32_t *drafting;                   /* [sequence_limit] feedback that goes on drafting */
     int32_t drafting_count;
 };
-
-/* Rows of a step that have logits at most: one per sequence and its drafts. */
-static inline int32_t round_logit_row_limit(const struct round_runner_options *options) {
-    int64_t rows = (int64_t)options->sequence_limit * (1 + options->draft_limit);
-    return (int32_t)(rows < options->row_limit ? rows : options->row_limit);
-}
 
 static inline bool round_is_leader(const struct round_runner_options *options) {
     return options->ranks == NULL || comm_rank(options->ranks->control) == 0;
@@ -91,6 +99,19 @@ enum status round_run_part(struct round_runner *runner, const struct round_plan 
 
 /* Chooses the tokens of all sampled segments from runner->logits. */
 void round_choose(struct round_runner *runner, const struct round_plan *plan, int32_t *feedback_count);
+
+/* Log-probabilities of one row, the token's own and the `top_count` likeliest, into a record. */
+enum status round_record_log_probabilities(const struct round_runner *runner, const float *logits,
+                                           int32_t token, int32_t top_count,
+                                           struct sluice_log_probability *record);
+
+/* Whether the plan asks for log-probabilities of prompt tokens. */
+bool round_has_scores(const struct round_plan *plan);
+
+/*
+ * Records these, block by block, into runner->prompt_feedback: the choice's logits are gone afterwards.
+ */
+enum status round_score(struct round_runner *runner, const struct round_plan *plan);
 
 /* Runs the draft layer after the choice: catches up, then makes the drafts that the plan asks for. */
 enum status round_draft(struct round_runner *runner, const struct round_plan *plan, int32_t feedback_count);

@@ -24,6 +24,8 @@ struct round_segment {
     int32_t following_token;  /* the token after the segment's rows if it is not sampled */
     int32_t next_draft_count; /* drafts to make for the next round */
     int32_t token_room;       /* tokens that the sequence may still get, at least 1 */
+    int32_t first_scored_row; /* rows of the segment from here on and below end_scored_row record the */
+    int32_t end_scored_row;   /* log-probability of the token after them, which is the prompt's */
     int32_t saved_row;        /* catch up from the saved row of this slot, for the position before; -1: no */
     int32_t kept_row;         /* of the segment: its boundary row is kept for the slot; -1: none */
 };
@@ -34,7 +36,7 @@ struct round_start {
     uint32_t generation;
     const struct sequence_rules *rules; /* its constraint and its records are not looked at */
     const int32_t *tokens;              /* prompt, then answer so far; stay until the round is finished */
-    int32_t prompt_count;
+    int32_t prompt_count;               /* of them, those that do not count as output */
     int32_t token_count;
 };
 
@@ -69,6 +71,9 @@ struct round_feedback {
 struct round_result {
     struct round_feedback *feedback; /* [sampled segments], in order */
     int32_t feedback_count;
+    /* Of segments with scored rows: their records, or why some prompt token has no probability. */
+    struct round_feedback *prompt_feedback;
+    int32_t prompt_feedback_count;
     double step_seconds;  /* layers, head, choice: what the round added to the time of those before it */
     double draft_seconds; /* the draft layer */
 };

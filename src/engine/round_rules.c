@@ -48,6 +48,7 @@ void slot_rules_start(struct slot_rules *rules, const struct round_start *start)
     rules->sampling = start->rules->sampling;
     rules->choice_index = start->rules->choice_index;
     rules->log_probability_count = start->rules->log_probability_count;
+    rules->prompt_log_probability_count = start->rules->prompt_log_probability_count;
     rules->counts = NULL;
     rules->status = fill(rules, start);
     if (rules->status != STATUS_OK) {

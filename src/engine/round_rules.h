@@ -12,7 +12,8 @@ struct slot_rules {
     uint32_t generation;
     struct sluice_sampling sampling; /* its bias is the one below */
     uint32_t choice_index;
-    int32_t log_probability_count; /* -1: none */
+    int32_t log_probability_count;        /* -1: none */
+    int32_t prompt_log_probability_count; /* the same */
     struct sluice_logit_bias *bias;
     size_t bias_limit;
     struct token_counts *counts; /* NULL without penalties, else `count_memory` */

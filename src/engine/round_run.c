@@ -50,8 +50,12 @@ static enum status send_feedback(struct round_runner *runner, const struct round
     for (int i = 0; i < 2 && options->ranks != NULL; i++) {
         TRY(comm_wait(options->ranks->control, &sent->requests[i]));
     }
+    const struct round_result result = {.feedback = runner->feedback,
+                                        .feedback_count = count,
+                                        .prompt_feedback = runner->prompt_feedback,
+                                        .prompt_feedback_count = runner->prompt_feedback_count};
     size_t extra_bytes =
-        feedback_record_write(&runner->shape, tick, plan, runner->feedback, count, sent->memory, sent->extra);
+        feedback_record_write(&runner->shape, tick, plan, &result, sent->memory, sent->extra);
     if (round_is_leader(options)) {
         return STATUS_OK;
     }
@@ -62,6 +66,11 @@ static enum status send_feedback(struct round_runner *runner, const struct round
                                               &sent->requests[1]);
 }
 
+/* Whether something runs on the last stage after the layers and the choice. */
+static bool has_passes(const struct round_plan *plan) {
+    return plan->regime != DRAFT_REGIME_COLD || round_has_scores(plan);
+}
+
 /* Choice, drafts and feedback. A draft layer that gives no numbers fails the round, but loses no rank. */
 static enum status choose_and_draft(struct round_runner *runner, const struct round_plan *plan,
                                     uint64_t number) {
@@ -69,6 +78,10 @@ static enum status choose_and_draft(struct round_runner *runner, const struct ro
     char message[ERROR_MESSAGE_BYTES];
     int32_t count = 0;
     round_choose(runner, plan, &count);
+    runner->prompt_feedback_count = 0;
+    if (round_has_scores(plan)) {
+        TRY(round_score(runner, plan));
+    }
     double chosen = clock_seconds();
     if (plan->regime != DRAFT_REGIME_COLD) {
         tick.status = round_draft(runner, plan, count);
@@ -79,13 +92,20 @@ static enum status choose_and_draft(struct round_runner *runner, const struct ro
             snprintf(message, sizeof message, "%s", error_last()->message);
             tick.message = message;
         }
-        TRY(executor_end_drafts(runner->options.executor));
         tick.draft_seconds = clock_seconds() - chosen;
+    }
+    if (has_passes(plan)) {
+        TRY(executor_end_passes(runner->options.executor));
     }
     /* Last, for it leaves another boundary behind than the draft layer needs. */
     for (int32_t i = 0; i < count; i++) {
         if (runner->feedback[i].status == STATUS_NOT_FINITE) {
             TRY(explain(runner, plan, &runner->feedback[i]));
+        }
+    }
+    for (int32_t i = 0; i < runner->prompt_feedback_count; i++) {
+        if (runner->prompt_feedback[i].status == STATUS_NOT_FINITE) {
+            TRY(explain(runner, plan, &runner->prompt_feedback[i]));
         }
     }
     return send_feedback(runner, plan, &tick, count);
@@ -106,7 +126,7 @@ enum status round_run_part(struct round_runner *runner, const struct round_plan 
     if (chooses) {
         return choose_and_draft(runner, plan, number);
     }
-    return plan->regime == DRAFT_REGIME_COLD ? STATUS_OK : executor_follow_drafts(options->executor);
+    return has_passes(plan) ? executor_follow_passes(options->executor) : STATUS_OK;
 }
 
 static int32_t count_sampled(const struct round_plan *plan) {
@@ -177,15 +197,15 @@ static enum status finish_round(struct round_runner *runner, struct round_result
     const void *memory;
     const void *extra;
     TRY(receive_feedback(runner, round, &memory, &extra));
-    TRY(feedback_record_read(&runner->shape, &round->plan, memory, extra, &tick, runner->taken));
+    *out = (struct round_result){.feedback = runner->taken,
+                                 .prompt_feedback = runner->taken + runner->options.sequence_limit};
+    TRY(feedback_record_read(&runner->shape, &round->plan, memory, extra, &tick, out));
     CHECK(tick.status == STATUS_OK, tick.status, "%s", tick.message);
     double now = clock_seconds();
     double since = round->started > runner->last_finish ? round->started : runner->last_finish;
     double step_seconds = now - since - tick.draft_seconds;
-    *out = (struct round_result){.feedback = runner->taken,
-                                 .feedback_count = round->sampled_count,
-                                 .step_seconds = step_seconds > 0.0 ? step_seconds : 0.0,
-                                 .draft_seconds = tick.draft_seconds};
+    out->step_seconds = step_seconds > 0.0 ? step_seconds : 0.0;
+    out->draft_seconds = tick.draft_seconds;
     runner->last_finish = now;
     return STATUS_OK;
 }

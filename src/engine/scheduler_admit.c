@@ -42,7 +42,7 @@ static struct prefix_match find_prefix(struct scheduler *scheduler, const struct
     struct prefix_match match = {.snapshot_slot = -1};
     struct prefix_cache *prefixes = scheduler->options.prefixes;
     int32_t limit = sequence->token_count - 1;
-    if (prefixes == NULL || !sequence->uses_prefix_cache) {
+    if (prefixes == NULL || !sequence->uses_prefix_cache || sequence_is_scoring(sequence)) {
         return match;
     }
     prefix_cache_match(prefixes, sequence->tokens, limit, scheduler->matched_pages, &match);
@@ -98,12 +98,13 @@ static void take_match(struct scheduler *scheduler, struct sequence *sequence,
 /* Who chooses tokens is told of a sequence when it gets its slot. */
 static void announce(struct scheduler *scheduler, struct sequence *sequence) {
     sequence->generation = ++scheduler->generations[sequence->slot];
-    scheduler->starts[scheduler->start_count++] = (struct round_start){.slot = sequence->slot,
-                                                                       .generation = sequence->generation,
-                                                                       .rules = &sequence->rules,
-                                                                       .tokens = sequence->tokens,
-                                                                       .prompt_count = sequence->prompt_count,
-                                                                       .token_count = sequence->token_count};
+    scheduler->starts[scheduler->start_count++] =
+        (struct round_start){.slot = sequence->slot,
+                             .generation = sequence->generation,
+                             .rules = &sequence->rules,
+                             .tokens = sequence->tokens,
+                             .prompt_count = sequence->prompt_count - sequence->output_prefix_count,
+                             .token_count = sequence->token_count};
 }
 
 static bool start(struct scheduler *scheduler, struct sequence *sequence, int32_t slot) {

@@ -79,7 +79,7 @@ static void share(struct scheduler *scheduler, const struct plan_arrays *plan, i
 void scheduler_share_prompts(struct scheduler *scheduler, struct plan_arrays *plan) {
     for (int32_t i = 0; i < plan->segment_count && !plan->is_shared; i++) {
         const struct step_segment *step = &plan->steps[i];
-        if (!plan->segments[i].is_sampled) {
+        if (!plan->segments[i].is_sampled && plan->sequences[i]->finish_reason == SLUICE_FINISH_NONE) {
             share(scheduler, plan, i, step->first_position + step->row_count);
         }
     }
@@ -148,6 +148,31 @@ static void observe(struct scheduler *scheduler, struct plan_arrays *plan,
                                                      .draft_seconds = result->draft_seconds});
 }
 
+/*
+ * Log-probabilities of prompt tokens. Sequences whose prompt has tokens without one end; nothing of theirs is
+ * taken in.
+ */
+static void take_scores(const struct plan_arrays *plan, const struct round_result *result) {
+    for (int32_t i = 0; i < result->prompt_feedback_count; i++) {
+        const struct round_feedback *feedback = &result->prompt_feedback[i];
+        struct sequence *sequence = plan->sequences[feedback->segment];
+        int32_t first = plan->steps[feedback->segment].first_position +
+                        plan->segments[feedback->segment].first_scored_row;
+        if (sequence->finish_reason != SLUICE_FINISH_NONE) {
+            continue;
+        }
+        if (feedback->status != STATUS_OK) {
+            sequence_finish(sequence, SLUICE_FINISH_ERROR, feedback->status, feedback->message);
+            continue;
+        }
+        memcpy(sequence->rules.prompt_log_probabilities + (int64_t)first * feedback->record_width,
+               feedback->log_probabilities,
+               (size_t)feedback->recorded_tokens * (size_t)feedback->record_width *
+                   sizeof *feedback->log_probabilities);
+        sequence->scored_count = first + 1 + feedback->recorded_tokens;
+    }
+}
+
 /* One more tick of the sequence is done; what it gave is nobody's if the sequence was over before. */
 static void take_segment(struct scheduler *scheduler, const struct plan_arrays *plan, int32_t index,
                          const struct round_feedback *feedback, double now) {
@@ -171,6 +196,7 @@ void scheduler_complete(struct scheduler *scheduler, const struct round_result *
     struct plan_arrays *plan = &scheduler->plans[scheduler->oldest_plan];
     int32_t taken = 0;
     observe(scheduler, plan, result);
+    take_scores(plan, result);
     scheduler_share_prompts(scheduler, plan);
     for (int32_t i = 0; i < plan->segment_count; i++) {
         bool is_sampled = plan->segments[i].is_sampled;

@@ -221,6 +221,20 @@ int32_t scheduler_next_boundary(const struct scheduler *scheduler, const struct 
     return last_page_end > position ? smaller(boundary, last_page_end) : boundary;
 }
 
+/*
+ * Rows of a prompt's part that predict tokens of the prompt, except those that were recorded before the
+ * sequence was preempted.
+ */
+static void plan_scores(const struct sequence *sequence, int32_t first, int32_t end,
+                        struct round_segment *segment) {
+    int32_t first_token = first + 1 < sequence->scored_count ? sequence->scored_count : first + 1;
+    int32_t end_token = smaller(end + 1, sequence->prompt_count);
+    if (sequence_is_scoring(sequence) && first_token < end_token) {
+        segment->first_scored_row = first_token - 1 - first;
+        segment->end_scored_row = end_token - 1 - first;
+    }
+}
+
 bool scheduler_plan_prompt(struct scheduler *scheduler, struct sequence *sequence) {
     struct plan_arrays *plan = scheduler->plan;
     int32_t first = sequence->planned;
@@ -234,6 +248,7 @@ bool scheduler_plan_prompt(struct scheduler *scheduler, struct sequence *sequenc
     int32_t first_row = plan->row_count;
     struct round_segment *segment = add_segment(scheduler, sequence, sequence->tokens + first, end - first);
     segment->following_token = is_last ? -1 : sequence->tokens[end];
+    plan_scores(sequence, first, end, segment);
     if (is_last) {
         want_tokens(scheduler, sequence, first_row + end - first - 1, NULL, 0);
     }

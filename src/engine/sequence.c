@@ -13,6 +13,7 @@ struct sluice_request_options sluice_request_options_default(void) {
         .sampling = sluice_sampling_default(),
         .token_limit = -1,
         .log_probability_count = -1,
+        .prompt_log_probability_count = -1,
         .draft_limit = -1,
     };
 }
@@ -29,6 +30,9 @@ static enum status check_prompt(const struct sluice_request_options *options,
               "the prompt's token at index %zu has id %d, but the vocabulary has %lld ids", i,
               options->prompt[i], (long long)bounds->vocabulary_size);
     }
+    CHECK(options->output_prefix_count < options->prompt_count, STATUS_OUT_OF_RANGE,
+          "output_prefix_count is %zu; it must be less than the %zu tokens of the prompt",
+          options->output_prefix_count, options->prompt_count);
     return STATUS_OK;
 }
 
@@ -44,6 +48,11 @@ static enum status check_limits(const struct sluice_request_options *options,
               options->log_probability_count <= SLUICE_LOG_PROBABILITIES_MAX,
           STATUS_OUT_OF_RANGE, "%d log-probabilities were asked for, at most %d are recorded",
           options->log_probability_count, SLUICE_LOG_PROBABILITIES_MAX);
+    CHECK(options->prompt_log_probability_count >= -1 &&
+              options->prompt_log_probability_count <= SLUICE_LOG_PROBABILITIES_MAX,
+          STATUS_OUT_OF_RANGE,
+          "%d log-probabilities of each prompt token were asked for, at most %d are recorded",
+          options->prompt_log_probability_count, SLUICE_LOG_PROBABILITIES_MAX);
     CHECK(options->draft_limit >= -1 && options->draft_limit <= bounds->draft_limit, STATUS_OUT_OF_RANGE,
           "draft_limit is %d, but the engine was opened for at most %d drafts", options->draft_limit,
           bounds->draft_limit);
@@ -86,6 +95,26 @@ static enum status copy_options(struct sequence *sequence, const struct sluice_r
     sequence->rules.choice_index = options->choice_index;
     sequence->rules.constraint = options->constraint;
     sequence->rules.log_probability_count = options->log_probability_count;
+    sequence->rules.prompt_log_probability_count = options->prompt_log_probability_count;
+    return STATUS_OK;
+}
+
+static enum status alloc_log_probabilities(struct sequence *sequence) {
+    struct sequence_rules *rules = &sequence->rules;
+    size_t answer = (size_t)(sequence->token_limit - sequence->prompt_count);
+    size_t prompt = (size_t)sequence->prompt_count; /* one more than is used: never nothing */
+    sequence->scored_count = sequence->prompt_count;
+    if (rules->log_probability_count >= 0) {
+        rules->log_probabilities =
+            calloc(answer * (size_t)(1 + rules->log_probability_count), sizeof *rules->log_probabilities);
+        CHECK_MEMORY(rules->log_probabilities);
+    }
+    if (rules->prompt_log_probability_count >= 0) {
+        rules->prompt_log_probabilities = calloc(prompt * (size_t)(1 + rules->prompt_log_probability_count),
+                                                 sizeof *rules->prompt_log_probabilities);
+        CHECK_MEMORY(rules->prompt_log_probabilities);
+        sequence->scored_count = 1;
+    }
     return STATUS_OK;
 }
 
@@ -95,13 +124,7 @@ static enum status alloc_tokens(struct sequence *sequence, const struct sluice_r
     CHECK_MEMORY(sequence->tokens);
     CHECK_MEMORY(sequence->pages);
     memcpy(sequence->tokens, options->prompt, options->prompt_count * sizeof *sequence->tokens);
-    if (options->log_probability_count >= 0) {
-        size_t answer = (size_t)(sequence->token_limit - sequence->prompt_count);
-        sequence->rules.log_probabilities = calloc(answer * (size_t)(1 + options->log_probability_count),
-                                                   sizeof *sequence->rules.log_probabilities);
-        CHECK_MEMORY(sequence->rules.log_probabilities);
-    }
-    return STATUS_OK;
+    return alloc_log_probabilities(sequence);
 }
 
 enum status sequence_init(struct sequence *sequence, const struct sluice_request_options *options,
@@ -111,6 +134,7 @@ enum status sequence_init(struct sequence *sequence, const struct sluice_request
     TRY(check_limits(options, bounds));
     sequence->prompt_count = (int32_t)options->prompt_count;
     sequence->token_count = sequence->prompt_count;
+    sequence->output_prefix_count = (int32_t)options->output_prefix_count;
     sequence->token_limit = settle_token_limit(options, bounds);
     sequence->page_limit = (sequence->token_limit + bounds->page_tokens - 1) / bounds->page_tokens;
     CHECK(sequence->page_limit <= bounds->page_count, STATUS_CONTEXT_FULL,
@@ -128,6 +152,7 @@ enum status sequence_init(struct sequence *sequence, const struct sluice_request
 void sequence_deinit(struct sequence *sequence) {
     free((void *)(uintptr_t)sequence->rules.sampling.logit_bias);
     free(sequence->rules.log_probabilities);
+    free(sequence->rules.prompt_log_probabilities);
     free(sequence->stop_tokens);
     free(sequence->tokens);
     free(sequence->pages);

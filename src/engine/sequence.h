@@ -22,6 +22,9 @@ struct sequence_rules {
     int32_t log_probability_count; /* -1: none */
     /* [answer tokens][1 + log_probability_count]: the token's own, then the likeliest; owned. */
     struct sluice_log_probability *log_probabilities;
+    int32_t prompt_log_probability_count; /* -1: none */
+    /* [prompt tokens but the first][1 + prompt_log_probability_count], in the same way; owned. */
+    struct sluice_log_probability *prompt_log_probabilities;
 };
 
 enum sequence_phase { SEQUENCE_WAITING, SEQUENCE_RUNNING, SEQUENCE_FINISHED };
@@ -37,6 +40,8 @@ struct sequence {
 
     int32_t *tokens; /* [token_limit] prompt, then answer; owned */
     int32_t prompt_count;
+    int32_t output_prefix_count; /* of them, the last ones that count as output */
+    int32_t scored_count;        /* prompt tokens whose log-probabilities need not be recorded any more */
     int32_t token_count;
     int32_t token_limit; /* of prompt and answer together */
     int32_t *pages;      /* [page_limit] of positions 0.. in order; owned */
@@ -100,6 +105,11 @@ void sequence_deinit(struct sequence *sequence);
 /* Whether all known tokens but the last have run: the next step chooses a token. */
 static inline bool sequence_is_answering(const struct sequence *sequence) {
     return sequence->computed == sequence->token_count - 1;
+}
+
+/* Whether tokens of the prompt still lack log-probabilities that were asked for. */
+static inline bool sequence_is_scoring(const struct sequence *sequence) {
+    return sequence->scored_count < sequence->prompt_count;
 }
 
 /*

@@ -17,9 +17,11 @@ static const struct step_segment steps[SEGMENTS] = {{.slot = 2, .row_count = 3},
                                                     {.slot = 3, .row_count = 1}};
 static const struct round_segment segments[SEGMENTS] = {
     {.generation = 9, .is_sampled = true, .draft_count = 2},
-    {.generation = 1},
+    {.generation = 1, .first_scored_row = 1, .end_scored_row = 4},
     {.generation = 4, .is_sampled = true},
     {.generation = 5, .is_sampled = true}};
+/* The prompt of the second segment gets log-probabilities for three rows. */
+static const struct sluice_log_probability scores[] = {{1, -0.1}, {2, -0.2}, {3, -0.3}};
 static const struct sluice_log_probability records[] = {{7, -0.5}, {7, -0.5}, {8, -1.5}, {9, -2.5}};
 
 static struct round_plan make_plan(void) {
@@ -49,7 +51,19 @@ struct message {
     size_t extra_bytes;
 };
 
-static const struct feedback_shape shape = {.draft_limit = 2, .sequence_limit = 4, .vocabulary_size = 100};
+static const struct feedback_shape shape = {
+    .draft_limit = 2, .sequence_limit = 4, .row_limit = 10, .vocabulary_size = 100};
+
+struct read_result {
+    struct round_feedback feedback[SEGMENTS];
+    struct round_feedback prompts[SEGMENTS];
+    struct round_result result;
+};
+
+static struct round_result *result_in(struct read_result *read) {
+    read->result = (struct round_result){.feedback = read->feedback, .prompt_feedback = read->prompts};
+    return &read->result;
+}
 
 static struct message write_message(enum status status) {
     struct round_plan plan = make_plan();
@@ -61,8 +75,14 @@ static struct message write_message(enum status status) {
     message.extra = calloc(1, feedback_extra_bytes_max(&shape));
     assert_true(message.memory != NULL && message.extra != NULL);
     make_feedback(feedback);
-    message.extra_bytes =
-        feedback_record_write(&shape, &tick, &plan, feedback, SAMPLED, message.memory, message.extra);
+    struct round_feedback prompt = {
+        .segment = 1, .recorded_tokens = 3, .record_width = 1, .log_probabilities = scores};
+    const struct round_result result = {.feedback = feedback,
+                                        .feedback_count = SAMPLED,
+                                        .prompt_feedback = &prompt,
+                                        .prompt_feedback_count = 1};
+    message.extra_bytes = feedback_record_write(&shape, &tick, &plan, &result, message.memory, message.extra);
+    assert_true(message.extra_bytes <= feedback_extra_bytes_max(&shape));
     return message;
 }
 
@@ -72,22 +92,24 @@ static void free_message(struct message *message) {
 }
 
 static enum status read_message(const struct message *message, struct feedback_tick *tick,
-                                struct round_feedback *out) {
+                                struct read_result *read) {
     struct round_plan plan = make_plan();
     size_t extra_bytes;
     enum status status = feedback_record_check(&shape, 6, SAMPLED, message->memory, &extra_bytes);
     if (status != STATUS_OK || extra_bytes != message->extra_bytes) {
         return STATUS_INTERNAL; /* a message of another size never arrives */
     }
-    return feedback_record_read(&shape, &plan, message->memory, message->extra, tick, out);
+    return feedback_record_read(&shape, &plan, message->memory, message->extra, tick, result_in(read));
 }
 
 static void test_feedback_comes_back(void **state) {
     (void)state;
     struct message message = write_message(STATUS_OK);
     struct feedback_tick tick;
-    struct round_feedback out[SAMPLED];
-    assert_int_equal(read_message(&message, &tick, out), STATUS_OK);
+    struct read_result read;
+    assert_int_equal(read_message(&message, &tick, &read), STATUS_OK);
+    const struct round_feedback *out = read.feedback;
+    assert_int_equal(read.result.feedback_count, SAMPLED);
     assert_int_equal(tick.number, 6);
     assert_int_equal(tick.status, STATUS_OK);
     assert_true(tick.draft_seconds == 0.25);
@@ -109,6 +131,13 @@ static void test_feedback_comes_back(void **state) {
     assert_string_equal(out[1].message, "layer 3 gave a value that is not finite");
     assert_int_equal(out[2].tokens[0], 99);
     assert_int_equal(out[2].recorded_tokens, 0);
+    assert_int_equal(read.result.prompt_feedback_count, 1);
+    assert_int_equal(read.prompts[0].segment, 1);
+    assert_int_equal(read.prompts[0].recorded_tokens, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(read.prompts[0].log_probabilities[i].token, scores[i].token);
+        assert_true(read.prompts[0].log_probabilities[i].log_probability == scores[i].log_probability);
+    }
     free_message(&message);
 }
 
@@ -116,8 +145,8 @@ static void test_a_failed_tick_says_why(void **state) {
     (void)state;
     struct message message = write_message(STATUS_NOT_FINITE);
     struct feedback_tick tick;
-    struct round_feedback out[SAMPLED];
-    assert_int_equal(read_message(&message, &tick, out), STATUS_OK);
+    struct read_result read;
+    assert_int_equal(read_message(&message, &tick, &read), STATUS_OK);
     assert_int_equal(tick.status, STATUS_NOT_FINITE);
     assert_string_equal(tick.message, "no draft came of it");
     free_message(&message);
@@ -146,9 +175,10 @@ static void test_damaged_feedback(void **state) {
         unsigned char right = *at;
         for (int bit = 0; bit < 8; bit++) {
             struct feedback_tick tick;
-            struct round_feedback out[SAMPLED];
+            struct read_result read;
             *at = right ^ (unsigned char)(1u << bit);
-            if (read_message(&message, &tick, out) == STATUS_OK) {
+            if (read_message(&message, &tick, &read) == STATUS_OK) {
+                const struct round_feedback *out = read.feedback;
                 for (int i = 0; i < SAMPLED; i++) {
                     int32_t most = 1 + segments[out[i].segment].draft_count;
                     assert_in_range(out[i].token_count, out[i].status == STATUS_OK ? 1 : 0, most);
@@ -170,13 +200,14 @@ static void test_feedback_of_others_is_refused(void **state) {
     struct round_segment others[SEGMENTS];
     struct round_plan plan = make_plan();
     struct feedback_tick tick;
-    struct round_feedback out[SAMPLED];
+    struct read_result read;
     size_t extra_bytes;
     memcpy(others, segments, sizeof others);
     others[2].generation++;
     plan.segments = others;
-    assert_int_equal(feedback_record_read(&shape, &plan, message.memory, message.extra, &tick, out),
-                     STATUS_INTERNAL);
+    assert_int_equal(
+        feedback_record_read(&shape, &plan, message.memory, message.extra, &tick, result_in(&read)),
+        STATUS_INTERNAL);
     assert_non_null(strstr(error_last()->message, "slot 1 generation 4, expected slot 1 generation 5"));
     assert_int_equal(feedback_record_check(&shape, 7, SAMPLED, message.memory, &extra_bytes),
                      STATUS_INTERNAL);

@@ -116,7 +116,7 @@ static void test_a_draft_comes_back(void **state) {
     assert_true(out.draft.writes_state_only);
     assert_int_equal(out.draft.segment_count, 2);
     assert_memory_equal(out.draft.source_rows, source_rows, sizeof source_rows);
-    (void)pass(*state, &(struct plan_record){.kind = PLAN_KIND_DRAFTS_END}, 1, &out);
+    (void)pass(*state, &(struct plan_record){.kind = PLAN_KIND_PASSES_END}, 1, &out);
     (void)pass(*state, &(struct plan_record){.kind = PLAN_KIND_END}, 2, &out);
 }
 
@@ -128,6 +128,8 @@ static const struct round_segment round_segments[] = {{.generation = 0x80000007,
                                                        .next_draft_count = 1,
                                                        .token_room = 30,
                                                        .saved_row = 4,
+                                                       .first_scored_row = 1,
+                                                       .end_scored_row = 2,
                                                        .kept_row = -1},
                                                       {.generation = 3,
                                                        .draft_count = 0,
@@ -142,7 +144,8 @@ static const struct sluice_logit_bias bias[] = {{3, 0.5f}};
 static const struct sequence_rules rules = {
     .sampling = {.temperature = 0.75, .top_p = 0.5, .seed = 99, .logit_bias = bias, .logit_bias_count = 1},
     .choice_index = 5,
-    .log_probability_count = 3};
+    .log_probability_count = 3,
+    .prompt_log_probability_count = 2};
 static const struct round_start starts[] = {
     {.slot = 2, .generation = 8, .rules = &rules, .prompt_count = 4, .token_count = 6}};
 
@@ -174,6 +177,8 @@ static void test_a_round_comes_back(void **state) {
         assert_int_equal(segment->token_room, in->token_room);
         assert_int_equal(segment->saved_row, in->saved_row);
         assert_int_equal(segment->kept_row, in->kept_row);
+        assert_int_equal(segment->first_scored_row, in->first_scored_row);
+        assert_int_equal(segment->end_scored_row, in->end_scored_row);
     }
     assert_int_equal(out.round.regime, DRAFT_REGIME_WARM);
     assert_int_equal(out.round.group, 1);
@@ -188,6 +193,7 @@ static void test_a_round_comes_back(void **state) {
     assert_int_equal(start->token_count, 6);
     assert_int_equal(start->rules->choice_index, 5);
     assert_int_equal(start->rules->log_probability_count, 3);
+    assert_int_equal(start->rules->prompt_log_probability_count, 2);
     assert_int_equal(start->rules->sampling.seed, 99);
     assert_int_equal(start->rules->sampling.logit_bias_count, 1);
     assert_null(start->rules->sampling.logit_bias);

@@ -39,11 +39,9 @@ static void plan_requests(struct request_fixture *fixture) {
     golden_file_close(&golden);
 }
 
-struct sluice_request *request_submit(struct sluice_engine *engine, const struct planned_request *planned,
-                                      int priority) {
+struct sluice_request_options request_options(const struct planned_request *planned) {
     static const int32_t end_token = 1;
     struct sluice_request_options options = sluice_request_options_default();
-    struct sluice_request *request;
     options.prompt = planned->prompt;
     options.prompt_count = planned->prompt_count;
     options.token_limit = planned->answer_limit;
@@ -53,6 +51,13 @@ struct sluice_request *request_submit(struct sluice_engine *engine, const struct
     options.log_probability_count = REQUEST_TOP;
     options.stop_tokens = &end_token;
     options.stop_token_count = 1;
+    return options;
+}
+
+struct sluice_request *request_submit(struct sluice_engine *engine, const struct planned_request *planned,
+                                      int priority) {
+    struct sluice_request_options options = request_options(planned);
+    struct sluice_request *request;
     options.priority = priority;
     EXPECT_OK(sluice_engine_submit(engine, &options, &request));
     return request;
@@ -106,18 +111,23 @@ int request_fixture_tear_down(void **state) {
     return 0;
 }
 
-void request_expect_same(const struct request_fixture *fixture, int index, struct sluice_request *request,
-                         const char *what) {
-    static struct answer actual;
+void request_expect_answer(const struct request_fixture *fixture, int index, const struct answer *actual,
+                           const char *what) {
     const struct answer *expected = &fixture->alone[index];
-    request_collect(request, &actual);
-    for (size_t i = 0; i < expected->count && i < actual.count; i++) {
-        if (actual.tokens[i] != expected->tokens[i]) {
+    for (size_t i = 0; i < expected->count && i < actual->count; i++) {
+        if (actual->tokens[i] != expected->tokens[i]) {
             fail_msg("%s: request %d (prompt of %zu) differs from token %zu on", what, index,
                      fixture->requests[index].prompt_count, i);
         }
     }
-    if (memcmp(&actual, expected, sizeof actual) != 0) {
+    if (memcmp(actual, expected, sizeof *actual) != 0) {
         fail_msg("%s: request %d ends otherwise, or its log-probabilities differ", what, index);
     }
+}
+
+void request_expect_same(const struct request_fixture *fixture, int index, struct sluice_request *request,
+                         const char *what) {
+    static struct answer actual;
+    request_collect(request, &actual);
+    request_expect_answer(fixture, index, &actual, what);
 }

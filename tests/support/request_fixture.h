@@ -52,11 +52,18 @@ int request_fixture_below(struct request_fixture *fixture, int limit);
 /* Options of an engine on mini-v4 with room for all planned requests. */
 struct sluice_engine_options request_engine_options(void);
 
+/* The request as the engine takes it; borrows from the planned one. */
+struct sluice_request_options request_options(const struct planned_request *planned);
+
 struct sluice_request *request_submit(struct sluice_engine *engine, const struct planned_request *planned,
                                       int priority);
 
 /* Waits for the request's end. */
 void request_collect(struct sluice_request *request, struct answer *out);
+
+/* Fails, saying where, unless this is what planned request `index` gives alone. */
+void request_expect_answer(const struct request_fixture *fixture, int index, const struct answer *actual,
+                           const char *what);
 
 /* Fails, saying where, unless the request ends as planned request `index` does alone. */
 void request_expect_same(const struct request_fixture *fixture, int index, struct sluice_request *request,

@@ -1,4 +1,7 @@
-/* Passes of the draft layer, on all ranks of the last stage: the one that chooses tokens leads them. */
+/*
+ * What comes after a step's layers, on all ranks of the last stage: more rows of the head, passes of the
+ * draft layer. The rank that chooses tokens leads.
+ */
 #include "engine/batch_upload.h"
 #include "engine/executor_internal.h"
 
@@ -8,9 +11,9 @@ static enum status lead_stage(struct executor *executor, const struct plan_recor
     if (ranks == NULL || comm_size(ranks->step.tensor) == 1) {
         return STATUS_OK;
     }
-    uint64_t bytes = plan_record_write(record, executor->draft_number++, executor->draft_record);
+    uint64_t bytes = plan_record_write(record, executor->pass_number++, executor->pass_record);
     TRY(comm_broadcast_host(ranks->step.tensor, 0, &bytes, sizeof bytes));
-    return comm_broadcast_host(ranks->step.tensor, 0, executor->draft_record, bytes);
+    return comm_broadcast_host(ranks->step.tensor, 0, executor->pass_record, bytes);
 }
 
 static enum status run_draft(struct executor *executor, const struct draft_plan *plan, float *logits) {
@@ -21,6 +24,21 @@ static enum status run_draft(struct executor *executor, const struct draft_plan 
         executor->drafted_rows = step_plan_row_count(&batch);
     }
     return STATUS_OK;
+}
+
+static enum status run_head(struct executor *executor, const struct step_plan *plan, float *logits) {
+    return executor_run_pass(executor, &(struct pass){.plan = plan, .is_head_only = true, .logits = logits});
+}
+
+enum status executor_run_head(struct executor *executor, const int32_t *rows, int32_t count, float *logits) {
+    struct step_plan plan = {.logit_rows = rows, .logit_row_count = count};
+    for (int32_t i = 0; i < count; i++) {
+        CHECK(rows[i] >= 0 && rows[i] < executor->step_rows, STATUS_INTERNAL,
+              "logits of row %d of the last step were asked for, which has %lld rows", rows[i],
+              (long long)executor->step_rows);
+    }
+    TRY(lead_stage(executor, &(struct plan_record){.kind = PLAN_KIND_HEAD, .step = plan}));
+    return run_head(executor, &plan, logits);
 }
 
 static enum status check_source_rows(const struct executor *executor, const struct draft_plan *plan,
@@ -64,11 +82,11 @@ enum status executor_run_draft(struct executor *executor, const struct draft_pla
     return STATUS_OK;
 }
 
-enum status executor_end_drafts(struct executor *executor) {
-    return lead_stage(executor, &(struct plan_record){.kind = PLAN_KIND_DRAFTS_END});
+enum status executor_end_passes(struct executor *executor) {
+    return lead_stage(executor, &(struct plan_record){.kind = PLAN_KIND_PASSES_END});
 }
 
-enum status executor_follow_drafts(struct executor *executor) {
+enum status executor_follow_passes(struct executor *executor) {
     struct executor_ranks *ranks = executor->options.ranks;
     struct plan_record record;
     for (;;) {
@@ -77,12 +95,13 @@ enum status executor_follow_drafts(struct executor *executor) {
         CHECK(bytes <= executor->record_bytes, STATUS_INTERNAL,
               "a plan of %llu bytes came in, at most %zu fit", (unsigned long long)bytes,
               executor->record_bytes);
-        TRY(comm_broadcast_host(ranks->step.tensor, 0, executor->draft_record, bytes));
-        TRY(plan_record_read(executor->draft_record, bytes, executor->draft_number++, &ranks->bounds,
+        TRY(comm_broadcast_host(ranks->step.tensor, 0, executor->pass_record, bytes));
+        TRY(plan_record_read(executor->pass_record, bytes, executor->pass_number++, &ranks->bounds,
                              &executor->room, &record));
-        if (record.kind != PLAN_KIND_DRAFT) {
+        if (record.kind == PLAN_KIND_PASSES_END) {
             return STATUS_OK;
         }
-        TRY(run_draft(executor, &record.draft, executor->logits));
+        TRY(record.kind == PLAN_KIND_HEAD ? run_head(executor, &record.step, executor->logits)
+                                          : run_draft(executor, &record.draft, executor->logits));
     }
 }

@@ -1,0 +1,113 @@
+/* The engine behind the service interface gives what it gives behind its own. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/status.h"
+#include "server/service_engine.h"
+#include "support/service_client.h"
+
+static struct service *open_service(void) {
+    struct sluice_engine_options options = request_engine_options();
+    struct service *service;
+    options.sequence_limit = 8;
+    EXPECT_OK(service_engine_open(&options, &service));
+    return service;
+}
+
+static void test_answers_are_the_engines(void **state) {
+    struct request_fixture *fixture = *state;
+    static struct service_call calls[REQUESTS];
+    struct service *service = open_service();
+    struct service_client client;
+    service_client_init(&client, service);
+    for (int i = 0; i < REQUESTS; i++) {
+        struct sluice_request_options options = request_options(&fixture->requests[i]);
+        struct service_request request = service_request_of(&options);
+        EXPECT_OK(service_call_submit(&client, &request, &calls[i]));
+    }
+    for (int i = 0; i < REQUESTS; i++) {
+        service_call_wait(&calls[i], SIZE_MAX);
+        request_expect_answer(fixture, i, &calls[i].answer, "through the service");
+        service_call_release(&calls[i]);
+    }
+    struct service_stats stats;
+    service->kind->stats(service, &stats);
+    assert_int_equal(stats.engine.finished_requests, REQUESTS);
+    assert_int_equal(stats.engine.running_requests + stats.engine.waiting_requests, 0);
+    assert_int_equal(stats.worker_count, 1);
+    assert_int_equal(stats.ready_count, 1);
+    assert_true(stats.engine.cached_pages > 0);
+    EXPECT_OK(service->kind->clear_prefix_cache(service));
+    service->kind->stats(service, &stats);
+    assert_int_equal(stats.engine.cached_pages, 0);
+    assert_int_equal(service->kind->facts(service).context_tokens, REQUEST_CONTEXT);
+    service_client_deinit(&client);
+    service->kind->close(&service);
+    assert_null(service);
+}
+
+static void test_given_up_and_cancelled(void **state) {
+    struct request_fixture *fixture = *state;
+    static struct service_call calls[2];
+    struct service *service = open_service();
+    struct service_client client;
+    service_client_init(&client, service);
+    for (int i = 0; i < 2; i++) {
+        struct sluice_request_options options = request_options(&fixture->requests[i]);
+        options.stop_token_count = 0;
+        options.token_limit = -1;
+        options.log_probability_count = -1;
+        struct service_request request = service_request_of(&options);
+        EXPECT_OK(service_call_submit(&client, &request, &calls[i]));
+        service_call_wait(&calls[i], 1);
+    }
+    service->kind->cancel(calls[0].generation);
+    service_call_wait(&calls[0], SIZE_MAX);
+    assert_int_equal(calls[0].state.finish_reason, SLUICE_FINISH_CANCELLED);
+    service_call_release(&calls[0]);
+    service_call_release(&calls[1]);
+    service->kind->close(&service);
+    service_client_deinit(&client);
+}
+
+static void expect_refused(struct service *service, const struct service_request *request, enum status status,
+                           const char *word) {
+    struct generation *generation = NULL;
+    assert_int_equal(service->kind->submit(service, request, &generation), status);
+    assert_null(generation);
+    if (strstr(error_last()->message, word) == NULL) {
+        fail_msg("\"%s\" does not say %s", error_last()->message, word);
+    }
+}
+
+static void test_what_cannot_be_done_is_refused(void **state) {
+    struct request_fixture *fixture = *state;
+    struct service *service = open_service();
+    struct sluice_request_options options = request_options(&fixture->requests[0]);
+    struct service_request request = service_request_of(&options);
+    request.options.prompt_count = 0;
+    expect_refused(service, &request, STATUS_BAD_ARGUMENT, "prompt is empty");
+    request = service_request_of(&options);
+    request.rules.grammar = SERVICE_GRAMMAR_REGEX;
+    expect_refused(service, &request, STATUS_UNSUPPORTED, "structured output");
+    request = service_request_of(&options);
+    request.rules.min_tokens = 1;
+    expect_refused(service, &request, STATUS_UNSUPPORTED, "min_tokens");
+    request = service_request_of(&options);
+    request.prompt_log_probability_count = 0;
+    expect_refused(service, &request, STATUS_UNSUPPORTED, "prompt_logprobs");
+    service->kind->close(&service);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_answers_are_the_engines),
+        cmocka_unit_test(test_given_up_and_cancelled),
+        cmocka_unit_test(test_what_cannot_be_done_is_refused),
+    };
+    return cmocka_run_group_tests(tests, request_fixture_set_up, request_fixture_tear_down);
+}
