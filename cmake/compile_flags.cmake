@@ -7,6 +7,8 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 add_compile_options(-fno-semantic-interposition)
 # Error records name source files: as in the repository, wherever it was built.
 add_compile_options(-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
+# Processes of one job compare it: all must run the same build.
+add_link_options(-Wl,--build-id)
 if(SLUICE_WERROR)
     add_compile_options(-Werror)
 endif()

@@ -53,13 +53,50 @@ struct sluice_draft_options {
     size_t schedule_row_count;
 };
 
-/* Ranks that run one model together, each a group of this process's threads. */
+/* Whether the ranks of a stage share the rows of a step between attentions (sequence parallelism). */
+enum sluice_row_sharing {
+    SLUICE_ROW_SHARING_AUTO, /* in steps of 4 rows per rank and more */
+    SLUICE_ROW_SHARING_ON,   /* in every step */
+    SLUICE_ROW_SHARING_OFF,
+};
+
+/* What is gathered for attention where rows are shared. */
+enum sluice_row_gather {
+    SLUICE_ROW_GATHER_AUTO,  /* late: on processors products cost more than what they give does to send */
+    SLUICE_ROW_GATHER_EARLY, /* rows, on which every rank then runs the first projections */
+    SLUICE_ROW_GATHER_LATE,  /* what the first projections give, each run on the rank that has the row */
+};
+
+/* How shared rows get to the ranks of their experts. */
+enum sluice_expert_exchange {
+    SLUICE_EXPERT_EXCHANGE_AUTO,     /* the one that sends fewer bytes, if they are clearly fewer */
+    SLUICE_EXPERT_EXCHANGE_GATHER,   /* all rows to all ranks */
+    SLUICE_EXPERT_EXCHANGE_DISPATCH, /* each row to the ranks that have some of its experts */
+};
+
+/* Where the experts that see every row are. */
+enum sluice_shared_experts {
+    SLUICE_SHARED_EXPERTS_AUTO,  /* whole if shared rows make up for reading all of them */
+    SLUICE_SHARED_EXPERTS_CUT,   /* a part of them on each rank, and a sum */
+    SLUICE_SHARED_EXPERTS_WHOLE, /* on every rank */
+};
+
+struct sluice_job;
+
+/* Ranks that run one model together: threads of this process, or the processes of a job. No choice changes a
+ * bit. */
 struct sluice_parallel_options {
     int pipeline; /* stages, each with its layers; 1: no pipeline */
     int tensor;   /* ranks of a stage, each with its part of the matrices; 1: no tensor parallelism */
     bool has_expert_parallelism; /* whole experts on the ranks of a stage, else every expert cut between them
                                   */
     int in_flight;               /* steps under way at once, each on another stage; 0: as many as stages */
+    enum sluice_row_sharing row_sharing;
+    int shared_rows_min; /* AUTO: fewest rows of a step that are shared; 0: 4 per rank */
+    enum sluice_row_gather row_gather;
+    enum sluice_expert_exchange expert_exchange;
+    enum sluice_shared_experts shared_experts;
+    struct sluice_job *job; /* sluice/job.h; as many processes as there are ranks; NULL: threads; borrowed */
 };
 
 struct sluice_engine_options {

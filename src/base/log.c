@@ -1,7 +1,7 @@
 /*
  * Each line is built in memory and leaves in one write, so that threads do not mix within a line.
  *
- * The level is the one piece of state: a program has one stderr, so it has one level.
+ * Level and prefix are the only state: a program has one stderr, so it has one of each.
  */
 #include "base/log.h"
 
@@ -11,12 +11,17 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { LINE_BYTES = 4096 };
+enum { LINE_BYTES = 4096, PREFIX_BYTES = 128 };
 
 static _Atomic int current_level = LOG_WARNING;
+static char line_prefix[PREFIX_BYTES];
 
 static const char *const level_names[] = {"error", "warning", "info", "debug"};
 static const char *const level_colours[] = {"\033[31m", "\033[33m", "\033[36m", "\033[2m"};
+
+void log_set_prefix(const char *prefix) {
+    snprintf(line_prefix, sizeof line_prefix, "%s", prefix);
+}
 
 void log_set_level(enum log_level level) {
     atomic_store(&current_level, (int)level);
@@ -42,7 +47,8 @@ void log_write(enum log_level level, const char *module, const char *format, ...
     const char *colour = is_terminal ? level_colours[level] : "";
     const char *plain = is_terminal ? "\033[0m" : "";
     char line[LINE_BYTES];
-    int length = snprintf(line, sizeof line, "%s%s%s %s: ", colour, level_names[level], plain, module);
+    int length =
+        snprintf(line, sizeof line, "%s%s%s%s %s: ", line_prefix, colour, level_names[level], plain, module);
     if (length < 0 || length >= LINE_BYTES - 1) {
         return;
     }

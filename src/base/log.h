@@ -11,6 +11,9 @@ enum log_level { LOG_ERROR, LOG_WARNING, LOG_INFO, LOG_DEBUG };
 /* Lines above this level are dropped. Starts at LOG_WARNING. Call before other threads log. */
 void log_set_level(enum log_level level);
 
+/* What lines begin with from now on; cut at 127 bytes; "" at first. Call before other threads log. */
+void log_set_prefix(const char *prefix);
+
 /* Writes one line; `module` is the folder's name ("weights"). */
 void log_write(enum log_level level, const char *module, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -49,10 +49,6 @@ struct worker {
 };
 
 struct worker_pool {
-    /* Written by the caller before it opens a run, read by workers that joined it. */
-    size_t task_count;
-    void (*task)(void *context, size_t index, unsigned worker);
-    void *context;
     unsigned thread_count;
     unsigned started_count; /* workers that run, without the caller */
     bool is_placed;         /* every worker has a core of its own; the caller's is core 0 */
@@ -62,11 +58,18 @@ struct worker_pool {
     pthread_mutex_t mutex;
     pthread_cond_t gate_changed; /* workers sleep here */
     pthread_cond_t workers_left; /* the caller sleeps here */
-    /* What all threads touch: alone on its line it does not slow the readers of the rest. */
+    /*
+     * What all threads touch in a run, on one line: it goes from core to core, and a short run takes as long
+     * as that. The run's tasks are written by the caller before it opens the run and read by workers that
+     * joined it.
+     */
     _Alignas(CACHE_LINE_BYTES) _Atomic uint64_t gate;
+    _Atomic size_t next_task;
+    size_t task_count;
+    void (*task)(void *context, size_t index, unsigned worker);
+    void *context;
     _Atomic unsigned sleeping_workers;
     _Atomic bool is_caller_sleeping;
-    _Alignas(CACHE_LINE_BYTES) _Atomic size_t next_task;
     _Alignas(CACHE_LINE_BYTES) struct worker workers[];
 };
 
@@ -158,12 +161,14 @@ static void leave_run(struct worker_pool *pool) {
 }
 
 static void work(struct worker_pool *pool, unsigned worker) {
-    for (;;) {
-        size_t index = atomic_fetch_add_explicit(&pool->next_task, 1, memory_order_relaxed);
-        if (index >= pool->task_count) {
-            return;
-        }
-        pool->task(pool->context, index, worker);
+    size_t index = atomic_fetch_add_explicit(&pool->next_task, 1, memory_order_relaxed);
+    /* The same in the whole run, and the line is here now. */
+    size_t task_count = pool->task_count;
+    void (*task)(void *, size_t, unsigned) = pool->task;
+    void *context = pool->context;
+    while (index < task_count) {
+        task(context, index, worker);
+        index = atomic_fetch_add_explicit(&pool->next_task, 1, memory_order_relaxed);
     }
 }
 

@@ -12,9 +12,9 @@
 
 #include "base/status.h"
 #include "cli/chat_transcript.h"
-#include "cli/generation_config.h"
 #include "cli/option_table.h"
 #include "cli/request_options.h"
+#include "server/generation_config.h"
 #include "sluice/engine.h"
 #include "text/chat_encoder_v4.h"
 #include "text/tokenizer.h"

@@ -14,6 +14,8 @@ static enum status make_request(const struct cli_options *options, struct bench_
           STATUS_USAGE,
           "--drafts, --prompt-file and --prefix-tokens are about requests: say with --concurrency how many "
           "at once");
+    CHECK(options->tensor_parallel_size * options->pipeline_parallel_size == 1, STATUS_UNSUPPORTED,
+          "steps are measured on one rank only: measure requests on several with --concurrency");
     out->engine.model_directory = options->model;
     out->engine.device = devices[options->device];
     out->engine.cpu_features = options->cpu_features;

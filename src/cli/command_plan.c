@@ -14,7 +14,7 @@ static void read_layout(const struct cli_options *options, struct plan_request *
                                         .tensor = tensor};
     request->mesh.has_expert_parallelism =
         options->enable_expert_parallel_given ? options->enable_expert_parallel : data * tensor > 1;
-    request->has_sequence_parallelism = (options->sp_given ? options->sp : true) && tensor > 1;
+    request->has_sequence_parallelism = options->sp != SLUICE_ROW_SHARING_OFF && tensor > 1;
     request->layer_partition = options->pp_layer_partition;
 }
 

@@ -99,6 +99,27 @@ static enum status read_drafts(const struct cli_options *options, int default_dr
     return options->mtp_schedule == NULL ? STATUS_OK : read_schedule(options->mtp_schedule, out);
 }
 
+static void read_parallel(const struct cli_options *options, struct sluice_parallel_options *out) {
+    static const enum sluice_shared_experts shared_experts[] = {
+        [CLI_REPLICATE_AUTO] = SLUICE_SHARED_EXPERTS_AUTO,
+        [CLI_REPLICATE_NONE] = SLUICE_SHARED_EXPERTS_CUT,
+        [CLI_REPLICATE_DENSE] = SLUICE_SHARED_EXPERTS_CUT,
+        [CLI_REPLICATE_SHARED] = SLUICE_SHARED_EXPERTS_WHOLE,
+        [CLI_REPLICATE_ALL] = SLUICE_SHARED_EXPERTS_WHOLE,
+    };
+    *out = (struct sluice_parallel_options){
+        .job = options->job,
+        .pipeline = (int)options->pipeline_parallel_size,
+        .tensor = (int)options->tensor_parallel_size,
+        .has_expert_parallelism = !options->enable_expert_parallel_given || options->enable_expert_parallel,
+        .row_sharing = (enum sluice_row_sharing)options->sp,
+        .shared_rows_min = (int)options->sp_min_rows,
+        .row_gather = (enum sluice_row_gather)options->sp_gather,
+        .expert_exchange = (enum sluice_expert_exchange)options->moe_comm,
+        .shared_experts = shared_experts[options->sp_replicate],
+    };
+}
+
 enum status cli_engine_options_read(const struct cli_options *options, int default_drafts,
                                     struct cli_engine_options *out) {
     static const char *const devices[] = {"cpu", "guard"};
@@ -113,13 +134,13 @@ enum status cli_engine_options_read(const struct cli_options *options, int defau
     engine->step_token_limit = (int)options->chunk_tokens;
     engine->context_tokens = options->max_model_len;
     engine->prefix_cache_directory = options->prefix_cache_dir;
+    if (options->max_num_seqs > 0) { /* a command that takes requests from others */
+        engine->sequence_limit = (int)options->max_num_seqs;
+        engine->page_tokens = (int)options->block_size;
+        engine->has_prefix_cache = options->enable_prefix_caching;
+    }
     if (options->tensor_parallel_size > 0) { /* a command that may run on several ranks */
-        engine->parallel = (struct sluice_parallel_options){
-            .pipeline = (int)options->pipeline_parallel_size,
-            .tensor = (int)options->tensor_parallel_size,
-            .has_expert_parallelism =
-                !options->enable_expert_parallel_given || options->enable_expert_parallel,
-        };
+        read_parallel(options, &engine->parallel);
     }
     if (options->memory_limit != NULL) {
         TRY(read_bytes(options->memory_limit, "memory-limit", &engine->memory_limit_bytes));

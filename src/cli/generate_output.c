@@ -94,6 +94,17 @@ static struct output_sink sink_of(struct generate_output *output) {
     return (struct output_sink){.emit = take_event, .context = output};
 }
 
+static enum status init_stops(struct generate_output *output, const struct option_list *stops) {
+    struct stop_string strings[OPTION_LIST_MAX];
+    size_t count = 0;
+    for (int i = 0; i < stops->count; i++) {
+        size_t length = strlen(stops->items[i]);
+        strings[count] = (struct stop_string){stops->items[i], length};
+        count += length > 0;
+    }
+    return stop_text_init(&output->stop, strings, count);
+}
+
 enum status generate_output_init(struct generate_output *output, const struct generate_request *request) {
     *output = (struct generate_output){.request = request};
     answer_view_init(&output->view, stdout);
@@ -105,7 +116,7 @@ enum status generate_output_init(struct generate_output *output, const struct ge
         stream_decoder_init(&output->decoder, request->tokenizer, false);
     }
     output_parser_init(&output->parser, &options);
-    stop_text_init(&output->stop, &request->options->stop);
+    TRY(init_stops(output, &request->options->stop));
     if (request->options->logprobs_given) {
         output->log_probabilities = json_new_array();
         CHECK_MEMORY(output->log_probabilities);

@@ -11,10 +11,10 @@
 
 #include "cli/answer_view.h"
 #include "cli/generate_request.h"
-#include "cli/stop_text.h"
 #include "lib/json.h"
 #include "sluice/request.h"
 #include "text/output_parser.h"
+#include "text/stop_text.h"
 #include "text/stream_decoder.h"
 
 enum finish_reason { FINISH_LENGTH, FINISH_STOP, FINISH_TOOL_CALLS };

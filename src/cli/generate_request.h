@@ -6,9 +6,9 @@
 
 #include <stdbool.h>
 
-#include "cli/generation_config.h"
 #include "cli/option_table.h"
 #include "cli/request_options.h"
+#include "server/generation_config.h"
 #include "sluice/request.h"
 #include "text/token_list.h"
 #include "text/tokenizer.h"

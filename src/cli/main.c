@@ -3,6 +3,7 @@
  *
  * The only place that prints an error record and turns a status into an exit code.
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@
 #include "base/status.h"
 #include "cli/commands.h"
 #include "cli/option_table.h"
+#include "cli/ranks.h"
 
 static const char PROGRAM[] = "sluice";
 
@@ -67,9 +69,15 @@ static const struct command_row commands[] = {
       "  sluice kernelcheck linear moe_experts --cpu-features avx2 --seed 7\n"
       "  sluice kernelcheck linear --bench"},
      command_kernelcheck},
+    {{CLI_WORKER, "worker", "", "Runs the model for `sluice serve`, which starts it.", NULL}, command_worker},
 };
 
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
+
+/* Not for people: the program starts it itself. */
+static bool is_internal(const struct command_row *row) {
+    return row->description.bit == CLI_WORKER;
+}
 
 static const char EXIT_CODE_HELP[] = "Exit codes: 0 success, 1 failure, 2 wrong use of the command line.";
 
@@ -77,7 +85,9 @@ static void print_program_help(FILE *out) {
     fprintf(out, "Usage: %s COMMAND [OPTIONS]\n\nInference engine for DeepSeek-V4.\n\nCommands:\n", PROGRAM);
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         const struct option_command *command = &commands[i].description;
-        fprintf(out, "  %-12s %s\n", command->name, command->summary);
+        if (!is_internal(&commands[i])) {
+            fprintf(out, "  %-12s %s\n", command->name, command->summary);
+        }
     }
     fprintf(out, "  %-12s %s\n", "help", "Shows this help, or with a command's name that command's options.");
     fprintf(out, "\nOptions:\n  -h, --help     Show this help.\n  --version      Show the version.\n\n%s\n",
@@ -92,15 +102,18 @@ static void print_command_help(const struct command_row *row) {
 /* The row of that name, or a USAGE error that names the nearest. */
 static enum status find_command(const char *name, const struct command_row **out) {
     const char *names[COMMAND_COUNT + 1];
+    size_t name_count = 0;
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        names[i] = commands[i].description.name;
-        if (strcmp(name, names[i]) == 0) {
+        if (strcmp(name, commands[i].description.name) == 0) {
             *out = &commands[i];
             return STATUS_OK;
         }
+        if (!is_internal(&commands[i])) {
+            names[name_count++] = commands[i].description.name;
+        }
     }
-    names[COMMAND_COUNT] = "help";
-    const char *nearest = options_nearest_name(name, names, COMMAND_COUNT + 1);
+    names[name_count++] = "help";
+    const char *nearest = options_nearest_name(name, names, name_count);
     const char *kind = name[0] == '-' ? "option" : "command";
     if (nearest == NULL) {
         FAIL(STATUS_USAGE, "unknown %s %s; `%s --help` lists the commands", kind, name, PROGRAM);
@@ -108,7 +121,8 @@ static enum status find_command(const char *name, const struct command_row **out
     FAIL(STATUS_USAGE, "unknown %s %s; did you mean %s?", kind, name, nearest);
 }
 
-static enum status run_command(const struct command_row *row, int argc, char **argv, enum log_level *level) {
+static enum status run_command(const struct command_row *row, int argc, char **argv, enum log_level *level,
+                               struct cli_ranks *ranks) {
     struct cli_options options = {0};
     int word_count = 0;
     int wants_help = 0;
@@ -122,7 +136,19 @@ static enum status run_command(const struct command_row *row, int argc, char **a
           row->description.name);
     *level = (enum log_level)options.log_level;
     log_set_level(*level);
-    TRY(row->run(&options, word_count, argv));
+    TRY(cli_ranks_enter(&options, ranks));
+    options.job = ranks->job;
+    switch (ranks->role) {
+    case CLI_ROLE_ALONE:
+    case CLI_ROLE_LEADER:
+        TRY(row->run(&options, word_count, argv));
+        break;
+    case CLI_ROLE_FOLLOWER:
+        TRY(cli_ranks_follow(ranks, &options));
+        break;
+    case CLI_ROLE_LAUNCHER:
+        break;
+    }
     return STATUS_OK;
 }
 
@@ -131,6 +157,10 @@ static enum status finish_output(void) {
     CHECK(fflush(stdout) == 0 && !ferror(stdout), STATUS_IO,
           "the output could not be written completely; is the disk full?");
     return STATUS_OK;
+}
+
+static enum exit_code exit_code_of(enum status status) {
+    return status == STATUS_OK ? EXIT_CODE_OK : status == STATUS_USAGE ? EXIT_CODE_USAGE : EXIT_CODE_FAILURE;
 }
 
 static enum exit_code report(const char *command_name, enum status status, enum log_level level) {
@@ -146,7 +176,7 @@ static enum exit_code report(const char *command_name, enum status status, enum 
             fprintf(stderr, "  at %s (%s:%d)\n", frame->function, frame->file, frame->line);
         }
     }
-    return status == STATUS_USAGE ? EXIT_CODE_USAGE : EXIT_CODE_FAILURE;
+    return exit_code_of(status);
 }
 
 /* `sluice help`, `sluice help COMMAND`. */
@@ -170,6 +200,7 @@ int main(int argc, char **argv) {
     const struct command_row *row = NULL;
     enum log_level level = LOG_WARNING;
     enum status status = STATUS_OK;
+    struct cli_ranks ranks = {.role = CLI_ROLE_ALONE};
     if (strcmp(name, "--version") == 0) {
         printf("%s %s\n", PROGRAM, SLUICE_VERSION);
     } else if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
@@ -180,10 +211,12 @@ int main(int argc, char **argv) {
         status = find_command(name, &row);
     }
     if (status == STATUS_OK && row != NULL) {
-        status = run_command(row, argc - 2, argv + 2, &level);
+        status = run_command(row, argc - 2, argv + 2, &level, &ranks);
     }
     if (status == STATUS_OK) {
         status = finish_output();
     }
-    return report(row == NULL ? NULL : row->description.name, status, level);
+    cli_ranks_leave(&ranks, status, (int)exit_code_of(status));
+    int code = (int)report(row == NULL ? NULL : row->description.name, status, level);
+    return ranks.role == CLI_ROLE_LAUNCHER && ranks.exit_code != 0 ? ranks.exit_code : code;
 }

@@ -12,6 +12,8 @@
 
 #include "base/options.h"
 
+struct sluice_job;
+
 /* Bits of option_row.commands. */
 enum cli_command {
     CLI_GENERATE = 1 << 0,
@@ -22,12 +24,24 @@ enum cli_command {
     CLI_KERNELCHECK = 1 << 5,
     CLI_CHAT = 1 << 6,
     CLI_PLAN = 1 << 7,
+    CLI_SERVE = 1 << 8,
+    CLI_WORKER = 1 << 9, /* gets what serve passes on to its engines */
 };
 
 /* Values of options with choices, in their order. */
 enum cli_reasoning_effort { CLI_EFFORT_NONE, CLI_EFFORT_LOW, CLI_EFFORT_HIGH, CLI_EFFORT_MAX };
 enum cli_numerics { CLI_NUMERICS_IDEAL, CLI_NUMERICS_NATIVE };
+
+/* Matrices that every rank has whole where rows are shared; of them V4 has shared experts only. */
+enum cli_replicate {
+    CLI_REPLICATE_AUTO,
+    CLI_REPLICATE_NONE,
+    CLI_REPLICATE_DENSE,
+    CLI_REPLICATE_SHARED,
+    CLI_REPLICATE_ALL,
+};
 enum cli_device { CLI_DEVICE_CPU, CLI_DEVICE_GUARD };
+enum cli_backend { CLI_BACKEND_AUTO, CLI_BACKEND_THREADS, CLI_BACKEND_MPI, CLI_BACKEND_MP };
 enum cli_mtp_sampling { CLI_MTP_COUPLED, CLI_MTP_REJECTION };
 
 struct cli_options {
@@ -95,7 +109,7 @@ struct cli_options {
 
     /* Planning: the machine and the layout. */
     const char *gpus;    /* "8x141GB" */
-    const char *hosts;   /* "2x128GB" */
+    const char *hosts;   /* "2x128GB"; of a job: "a,b" */
     const char *link;    /* "25Gbit" */
     const char *profile; /* JSON file */
     const char *scale;   /* "16,32,64" */
@@ -104,14 +118,26 @@ struct cli_options {
     int64_t context_parallel_size;
     bool enable_expert_parallel,
         enable_expert_parallel_given; /* without either flag: where there are ranks */
-    bool sp, sp_given;                /* the same */
-    const char *pp_layer_partition;   /* "12,12,12,7" */
-    int64_t pp_inflight;              /* 0: one group per stage */
+    int sp;                           /* enum sluice_row_sharing */
+    bool sp_given;
+    int64_t sp_min_rows;            /* 0: 4 per rank */
+    int sp_gather;                  /* enum sluice_row_gather */
+    int sp_replicate;               /* enum cli_replicate */
+    int moe_comm;                   /* enum sluice_expert_exchange */
+    const char *pp_layer_partition; /* "12,12,12,7" */
+    int64_t pp_inflight;            /* 0: one group per stage */
     int64_t pp_buffers;
     int64_t block_size;
     int64_t max_num_seqs;
     bool enable_prefix_caching;
     double gpu_memory_utilization;
+
+    /* Ranks as processes. */
+    int distributed_executor_backend; /* enum cli_backend */
+    const char *rank_network;         /* "10.0.0.0/24"; NULL: this host only */
+    const char *peer_secret_file;     /* NULL: none */
+    double deadline_seconds;
+    struct sluice_job *job; /* no option: the job that this process leads; NULL: none */
 
     /* Execution. */
     int numerics;             /* enum cli_numerics */

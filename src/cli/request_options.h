@@ -6,8 +6,8 @@
 #define SLUICE_CLI_REQUEST_OPTIONS_H
 
 #include "base/status.h"
-#include "cli/generation_config.h"
 #include "cli/option_table.h"
+#include "server/generation_config.h"
 #include "sluice/sampling.h"
 #include "text/chat_encoder_v4.h"
 

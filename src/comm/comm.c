@@ -19,6 +19,7 @@ enum status comm_init(struct comm *comm, const struct comm_impl *impl, int rank,
     comm->rank = rank;
     comm->size = size;
     comm->deadline_seconds = first_deadline_seconds;
+    comm->idle_seconds = first_deadline_seconds;
     comm->transport_error = "";
     atomic_init(&comm->abort_state, 0);
     comm->shares = calloc((size_t)size + 1, sizeof *comm->shares);
@@ -53,6 +54,14 @@ void comm_set_deadline(struct comm *comm, double seconds) {
 
 double comm_deadline(const struct comm *comm) {
     return comm->deadline_seconds;
+}
+
+void comm_set_idle_deadline(struct comm *comm, double seconds) {
+    comm->idle_seconds = seconds;
+}
+
+void comm_set_watch(struct comm *comm, struct comm_watch *watch) {
+    comm->watch = watch;
 }
 
 void comm_set_name(struct comm *comm, const char *name) {
@@ -214,9 +223,21 @@ enum status comm_message_start(struct comm *comm, const char *operation, const s
     return STATUS_OK;
 }
 
+static enum comm_outcome wait_in_sight(struct comm *comm, const char *operation, struct comm_message *message,
+                                       double until) {
+    if (comm->watch == NULL) {
+        return comm->impl->wait(comm, message, until);
+    }
+    atomic_store(&comm->watch->peer, message->peer);
+    atomic_store(&comm->watch->operation, operation);
+    enum comm_outcome outcome = comm->impl->wait(comm, message, until);
+    atomic_store(&comm->watch->operation, NULL);
+    return outcome;
+}
+
 enum status comm_message_wait(struct comm *comm, const char *operation, struct comm_message *message,
-                              double started) {
-    enum comm_outcome outcome = comm->impl->wait(comm, message, started + comm->deadline_seconds);
+                              double started, double until) {
+    enum comm_outcome outcome = wait_in_sight(comm, operation, message, until);
     enum status status = report(comm, operation, message, outcome, started);
     give_back_message(comm, message);
     return status;
@@ -259,7 +280,8 @@ enum status comm_wait(struct comm *comm, struct comm_request *request) {
     struct comm_message *message = request->state;
     if (message != NULL) {
         request->state = NULL;
-        TRY(comm_message_wait(comm, "comm_wait", message, clock_seconds()));
+        double now = clock_seconds();
+        TRY(comm_message_wait(comm, "comm_wait", message, now, now + comm->deadline_seconds));
     }
     return STATUS_OK;
 }

@@ -20,6 +20,7 @@
 #ifndef SLUICE_COMM_COMM_H
 #define SLUICE_COMM_COMM_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,6 +28,21 @@
 #include "device/device.h"
 
 struct comm;
+
+enum { COMM_NO_DEADLINE_SECONDS = 1000000000 };
+
+/*
+ * What a rank is at, for other threads to read: all its communicators may share one. Zeroed: at nothing.
+ * The operation is a static string, NULL while the rank does not wait.
+ */
+struct comm_watch {
+    _Atomic(const char *) operation;
+    atomic_int peer;           /* by its number in the group */
+    atomic_uint_fast64_t tick; /* of the step; the communicators leave it alone */
+};
+
+/* From now on waits are shown in `watch`, which is borrowed; NULL: nowhere. */
+void comm_set_watch(struct comm *comm, struct comm_watch *watch);
 
 int comm_rank(const struct comm *comm);
 int comm_size(const struct comm *comm);
@@ -36,6 +52,12 @@ void comm_set_deadline(struct comm *comm, double seconds);
 
 /* The seconds of the last call, or what was there at first. */
 double comm_deadline(const struct comm *comm);
+
+/*
+ * Seconds that comm_broadcast_host may wait for the root from now on; 600 at first. Ranks that wait for work
+ * have no deadline (COMM_NO_DEADLINE_SECONDS): whoever gives it may have none for days.
+ */
+void comm_set_idle_deadline(struct comm *comm, double seconds);
 
 /* What the group is called in sentences ("tensor group of stage 1"); cut at 79 bytes. "" at first. */
 void comm_set_name(struct comm *comm, const char *name);

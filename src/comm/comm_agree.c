@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "base/clock.h"
 #include "comm/comm_pass.h"
 
 /* Both outlive the pass, whose messages they are. */
@@ -74,7 +75,10 @@ static enum status spread_memory(struct comm_pass *pass, int root, void *memory,
     }
     if (number != 0) {
         TRY(comm_pass_receive(pass, (number - reach + root) % comm->size, memory, bytes));
+        pass->deadline_seconds = comm->idle_seconds;
         TRY(comm_pass_wait(pass));
+        pass->started = clock_seconds();
+        pass->deadline_seconds = comm->deadline_seconds;
     }
     for (reach /= 2; reach > 0; reach /= 2) {
         if (number + reach < comm->size) {

@@ -70,6 +70,8 @@ struct comm {
     int rank;
     int size;
     double deadline_seconds;
+    double idle_seconds;      /* of a broadcast, for its root */
+    struct comm_watch *watch; /* NULL: none */
     uint64_t sent_bytes;
     struct comm_message *owned;
     struct comm_message *free;
@@ -98,9 +100,10 @@ enum status comm_check_usable(const struct comm *comm, const char *operation);
 enum status comm_message_start(struct comm *comm, const char *operation, const struct comm_message *message,
                                struct comm_message **out);
 
-/* Waits for a message and gives it back. `started` is when the operation began. */
+/* Waits for a message until a moment of clock_seconds and gives it back. `started`: when the operation began.
+ */
 enum status comm_message_wait(struct comm *comm, const char *operation, struct comm_message *message,
-                              double started);
+                              double started, double until);
 
 /* Withdraws a live message and gives it back. */
 void comm_message_withdraw(struct comm *comm, struct comm_message *message);

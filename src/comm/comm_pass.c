@@ -10,8 +10,11 @@ enum status comm_pass_begin(struct comm *comm, struct stream *stream, const char
         TRY(stream_synchronize(stream));
         stream_kernel_enter(stream);
     }
-    *out = (struct comm_pass){
-        .comm = comm, .operation = operation, .stream = stream, .started = clock_seconds()};
+    *out = (struct comm_pass){.comm = comm,
+                              .operation = operation,
+                              .stream = stream,
+                              .started = clock_seconds(),
+                              .deadline_seconds = comm->deadline_seconds};
     for (int kind = 0; kind < 2; kind++) {
         out->end[kind] = &out->first[kind];
     }
@@ -57,7 +60,8 @@ static struct comm_message *take_first(struct comm_pass *pass) {
 
 enum status comm_pass_wait(struct comm_pass *pass) {
     for (struct comm_message *message; (message = take_first(pass)) != NULL;) {
-        TRY(comm_message_wait(pass->comm, pass->operation, message, pass->started));
+        TRY(comm_message_wait(pass->comm, pass->operation, message, pass->started,
+                              pass->started + pass->deadline_seconds));
     }
     return STATUS_OK;
 }

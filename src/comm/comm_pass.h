@@ -13,6 +13,7 @@ struct comm_pass {
     const char *operation; /* for sentences */
     struct stream *stream; /* NULL: host memory */
     double started;
+    double deadline_seconds;
     /* By is_send. Receives are waited for first: a report then names the bytes that are missing. */
     struct comm_message *first[2];
     struct comm_message **end[2]; /* where the next message is linked */

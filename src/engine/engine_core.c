@@ -243,27 +243,29 @@ static void fill_ledger(struct engine_core *core) {
     ledger->page_tokens = core->options.page_tokens;
 }
 
-/* What all ranks take together; the ledger of the first is that of all. */
-static struct memory_plan_input sum_up(struct engine_core *const *cores, int count) {
-    const struct engine_core *first = cores[0];
-    struct memory_plan_input input = {
-        .limit_bytes = first->options.memory_limit_bytes,
+struct rank_memory engine_core_memory(struct engine_core *core) {
+    const struct sluice_memory_ledger *ledger = &core->facts.memory;
+    fill_ledger(core);
+    return (struct rank_memory){
+        .fixed_bytes = state_pool_bytes(&core->states, 0) + ledger->copied_weight_bytes + ledger->step_bytes +
+                       ledger->host_bytes,
+        .page_bytes = core->states.page_bytes,
         .available_bytes = memory_available_bytes("/proc/meminfo", "/proc/self/cgroup", "/sys/fs/cgroup"),
-        .page_tokens = first->options.page_tokens,
-        .pages_per_sequence = first->states.pages_per_slot,
-        .sequence_limit = first->options.sequence_limit,
-        .has_prefix_cache = first->options.has_prefix_cache,
+        .ledger = *ledger,
     };
-    for (int i = 0; i < count; i++) {
-        const struct sluice_memory_ledger *ledger = &cores[i]->facts.memory;
-        input.fixed_bytes += state_pool_bytes(&cores[i]->states, 0) + ledger->copied_weight_bytes +
-                             ledger->step_bytes + ledger->host_bytes;
-        input.page_bytes += cores[i]->states.page_bytes;
-    }
-    return input;
 }
 
-static enum status alloc_core_states(struct engine_core *core, int32_t page_count) {
+struct memory_plan_input engine_core_wanted_memory(const struct engine_core *core) {
+    return (struct memory_plan_input){
+        .limit_bytes = core->options.memory_limit_bytes,
+        .page_tokens = core->options.page_tokens,
+        .pages_per_sequence = core->states.pages_per_slot,
+        .sequence_limit = core->options.sequence_limit,
+        .has_prefix_cache = core->options.has_prefix_cache,
+    };
+}
+
+enum status engine_core_alloc_states(struct engine_core *core, int32_t page_count) {
     struct sluice_memory_ledger *ledger = &core->facts.memory;
     ledger->page_count = page_count;
     TRY(state_pool_alloc(&core->states, page_count));
@@ -276,31 +278,12 @@ static enum status alloc_core_states(struct engine_core *core, int32_t page_coun
     return STATUS_OK;
 }
 
-static void add_ledger(struct sluice_memory_ledger *sum, const struct sluice_memory_ledger *other) {
-    sum->mapped_weight_bytes += other->mapped_weight_bytes;
-    sum->copied_weight_bytes += other->copied_weight_bytes;
-    sum->slot_state_bytes += other->slot_state_bytes;
-    sum->snapshot_bytes += other->snapshot_bytes;
-    sum->page_state_bytes += other->page_state_bytes;
-    sum->step_bytes += other->step_bytes;
-    sum->draft_bytes += other->draft_bytes;
-    sum->host_bytes += other->host_bytes;
-}
-
-enum status engine_core_alloc_states(struct engine_core *const *cores, int count) {
+static enum status alloc_alone(struct engine_core *core) {
+    struct rank_memory memory = engine_core_memory(core);
+    struct memory_plan_input wanted = engine_core_wanted_memory(core);
     int32_t page_count;
-    for (int i = 0; i < count; i++) {
-        fill_ledger(cores[i]);
-    }
-    struct memory_plan_input input = sum_up(cores, count);
-    TRY(memory_plan_pages(&input, &page_count));
-    for (int i = 0; i < count; i++) {
-        TRY(alloc_core_states(cores[i], page_count));
-    }
-    for (int i = 1; i < count; i++) {
-        add_ledger(&cores[0]->facts.memory, &cores[i]->facts.memory);
-    }
-    return STATUS_OK;
+    TRY(rank_memory_agree(&memory, 1, &wanted, &page_count));
+    return engine_core_alloc_states(core, page_count);
 }
 
 static void collect_facts(struct engine_core *core) {
@@ -345,7 +328,7 @@ fail:
 enum status engine_core_build(const struct sluice_engine_options *options, const struct json *config,
                               struct checkpoint **checkpoint, struct engine_core **out) {
     TRY(build(options, NULL, NULL, config, checkpoint, out));
-    enum status status = engine_core_alloc_states(out, 1);
+    enum status status = alloc_alone(*out);
     if (status != STATUS_OK) {
         engine_core_close(out);
         return error_forward(status, ERROR_HERE);

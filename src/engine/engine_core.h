@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "base/worker_pool.h"
 #include "engine/executor.h"
+#include "engine/rank_memory.h"
 #include "engine/round.h"
 #include "engine/state_pool.h"
 #include "lib/hash.h"
@@ -51,13 +52,22 @@ enum status engine_core_build(const struct sluice_engine_options *options, const
                               struct checkpoint **checkpoint, struct engine_core **out);
 
 /*
- * One rank's core (engine/rank_team.h): without its state, which engine_core_alloc_states makes for all ranks
- * at once, with one number of pages. `layout` and `ranks` are borrowed.
+ * One rank's core (engine/rank_team.h): without its state, which engine_core_alloc_states makes once all
+ * ranks have agreed on one number of pages. `layout` and `ranks` are borrowed.
  */
 enum status engine_core_open_rank(const struct sluice_engine_options *options,
                                   const struct shard_layout *layout, struct executor_ranks *ranks,
                                   struct engine_core **out);
-enum status engine_core_alloc_states(struct engine_core *const *cores, int count);
+
+/* What an open core takes, its facts' ledger included: everything but pages. `host` is the caller's to set.
+ */
+struct rank_memory engine_core_memory(struct engine_core *core);
+
+/* What is asked of memory_plan, without the bytes. */
+struct memory_plan_input engine_core_wanted_memory(const struct engine_core *core);
+
+/* Allocates the state and completes the ledger. */
+enum status engine_core_alloc_states(struct engine_core *core, int32_t page_count);
 
 /* Only what the configuration says: a model without weights, and the options worked out. */
 enum status engine_core_measure(const struct sluice_engine_options *options, struct engine_core **out);

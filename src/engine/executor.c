@@ -5,6 +5,7 @@
 
 #include "engine/batch_upload.h"
 #include "engine/executor_internal.h"
+#include "engine/executor_shares.h"
 
 static enum status alloc_boundary(struct executor *executor, int64_t rows, struct boundary *out) {
     const struct model *model = executor->options.model;
@@ -17,7 +18,7 @@ static enum status alloc_boundary(struct executor *executor, int64_t rows, struc
 
 static enum status alloc_boundaries(struct executor *executor) {
     for (int i = 0; i < executor_buffer_count(executor); i++) {
-        TRY(alloc_boundary(executor, executor->options.row_limit, &executor->boundaries[i]));
+        TRY(alloc_boundary(executor, executor_boundary_rows(executor), &executor->boundaries[i]));
     }
     if (executor_drafts(executor)) {
         for (int i = 0; i < 2; i++) {
@@ -30,26 +31,42 @@ static enum status alloc_boundaries(struct executor *executor) {
     return STATUS_OK;
 }
 
-/* The largest draft passes there can be. */
-static enum status plan_draft_memory(struct executor *executor) {
-    struct step_segment segment = {.row_count = executor->options.row_limit};
+/* A draft pass of so many rows, going on from rows of the last step. */
+static enum status plan_draft_pass(struct executor *executor, int32_t rows, bool writes_state_only) {
+    struct step_segment segment = {.row_count = rows};
     struct step_plan plan = {.segments = &segment, .segment_count = 1};
-    struct draft_plan draft = {.segments = &segment, .segment_count = 1, .writes_state_only = true};
+    struct draft_plan draft = {
+        .segments = &segment, .segment_count = 1, .writes_state_only = writes_state_only};
+    return executor_run_pass(executor, &(struct pass){.plan = &plan, .draft = &draft});
+}
+
+/* The largest draft passes there can be. Where ranks share rows, these may still be on all of them. */
+static enum status plan_draft_memory(struct executor *executor) {
+    int32_t draft_rows = executor_draft_row_limit(executor);
     executor->step_rows = executor->options.row_limit;
-    TRY(executor_run_pass(executor, &(struct pass){.plan = &plan, .draft = &draft}));
-    segment.row_count = executor_draft_row_limit(executor);
-    draft.writes_state_only = false;
-    TRY(executor_run_pass(executor, &(struct pass){.plan = &plan, .draft = &draft}));
+    TRY(plan_draft_pass(executor, executor->options.row_limit, true));
+    TRY(plan_draft_pass(executor, draft_rows, false));
+    if (executor->step_deal.is_shared) {
+        executor->step_deal.is_shared = false;
+        TRY(plan_draft_pass(executor, draft_rows, true));
+        TRY(plan_draft_pass(executor, draft_rows, false));
+    }
     executor->step_rows = 0;
     return STATUS_OK;
 }
 
-/* The largest step there can be, run without launching anything, gives the arena's size. */
-static enum status plan_memory(struct executor *executor) {
-    struct step_segment segments[1] = {{.row_count = executor->options.row_limit}};
+/* A step of so many rows, run without launching anything. */
+static enum status plan_step_memory(struct executor *executor, int64_t rows) {
+    struct step_segment segments[1] = {{.row_count = (int32_t)rows}};
     const int32_t logit_rows[1] = {0};
     struct step_plan plan = {.segments = segments, .segment_count = 1, .logit_rows = logit_rows};
     plan.logit_row_count = executor->options.logit_row_limit;
+    return executor_run_pass(executor, &(struct pass){.plan = &plan});
+}
+
+/* The largest steps there can be, with rows dealt out and without, give the arena's size. */
+static enum status plan_memory(struct executor *executor) {
+    const struct executor_ranks *ranks = executor->options.ranks;
     executor->queue.is_dry = true;
     device_arena_init_planning(&executor->arena);
     TRY(alloc_boundaries(executor));
@@ -57,7 +74,11 @@ static enum status plan_memory(struct executor *executor) {
     void *unused;
     TRY(device_arena_alloc(
         &executor->arena, batch_upload_count(0, executor->options.segment_limit) * sizeof(int32_t), &unused));
-    TRY(executor_run_pass(executor, &(struct pass){.plan = &plan}));
+    if (ranks != NULL && ranks->shared_rows_min > 1 &&
+        ranks->shared_rows_min <= executor->options.row_limit) {
+        TRY(plan_step_memory(executor, ranks->shared_rows_min - 1));
+    }
+    TRY(plan_step_memory(executor, executor->options.row_limit));
     if (executor_drafts(executor)) {
         TRY(plan_draft_memory(executor));
     }
@@ -70,9 +91,11 @@ static enum status alloc_rank_memory(struct executor *executor) {
     struct executor_ranks *ranks = executor->options.ranks;
     size_t rows = (size_t)executor->options.row_limit;
     TRY(executor_alloc_records(executor));
-    ranks->step.offsets = calloc((size_t)comm_size(ranks->step.tensor) + 1, sizeof *ranks->step.offsets);
+    executor->own_rows = calloc(rows, sizeof *executor->own_rows);
+    ranks->step.offsets = calloc(2 * ((size_t)ranks->step.count + 1), sizeof *ranks->step.offsets);
     ranks->step.pair_experts =
         calloc(rows * (size_t)executor->options.model->expert_picks, sizeof *ranks->step.pair_experts);
+    CHECK_MEMORY(executor->own_rows);
     CHECK_MEMORY(ranks->step.offsets);
     CHECK_MEMORY(ranks->step.pair_experts);
     if (!executor_is_leader(executor) && executor_is_on_last_stage(executor)) {
@@ -129,18 +152,23 @@ void executor_destroy(struct executor **executor) {
         executor_free_records(*executor);
         free((*executor)->logits);
         free((*executor)->staging);
+        free((*executor)->own_rows);
         free((*executor)->scan);
         free(*executor);
         *executor = NULL;
     }
 }
 
-void executor_describe_arithmetic(const struct executor *executor, struct string_buffer *out) {
+void executor_describe_table(const struct op_table *table, struct string_buffer *out) {
     for (int op = 0; op < OP_COUNT; op++) {
-        for (int i = 0; i < OP_CANDIDATES_MAX && executor->table.entries[op][i] != NULL; i++) {
-            string_buffer_append_format(out, "%d:%s ", op, executor->table.entries[op][i]->arithmetic);
+        for (int i = 0; i < OP_CANDIDATES_MAX && table->entries[op][i] != NULL; i++) {
+            string_buffer_append_format(out, "%d:%s ", op, table->entries[op][i]->arithmetic);
         }
     }
+}
+
+void executor_describe_arithmetic(const struct executor *executor, struct string_buffer *out) {
+    executor_describe_table(&executor->table, out);
 }
 
 size_t executor_step_bytes(const struct executor *executor) {

@@ -46,6 +46,9 @@ void executor_destroy(struct executor **executor);
 /* Appends the arithmetic of every operation, which decides the bits of all that the executor computes. */
 void executor_describe_arithmetic(const struct executor *executor, struct string_buffer *out);
 
+/* The same of a table that no executor has yet. */
+void executor_describe_table(const struct op_table *table, struct string_buffer *out);
+
 /* Device memory of a step, boundary buffers included. */
 size_t executor_step_bytes(const struct executor *executor);
 

@@ -51,7 +51,8 @@ static enum status explain_not_finite(struct executor *executor, const struct st
     const struct model *model = executor->options.model;
     struct batch_view batch;
     TRY(batch_upload(plan, executor->staging, executor->queue.stream, &executor->arena, &batch));
-    struct step step = executor_make_step(executor, &batch);
+    static const struct row_deal all_rows = {.is_shared = false};
+    struct step step = executor_make_step(executor, &batch, &all_rows);
     struct boundary boundary = executor_slice_boundary(executor_boundary(executor), 0, batch.row_count);
     int64_t row;
     TRY(model->family->forward_embed(model, &step, &boundary));

@@ -17,19 +17,27 @@ struct sent_record {
     int request_count;
 };
 
+/* How the rows of a pass are dealt out over the ranks of a stage; zeroed: every rank has all. */
+struct row_deal {
+    bool is_shared;
+    struct row_shares shares; /* if they are dealt out */
+};
+
 struct executor {
     struct executor_options options;
     struct op_table table;
     struct op_queue queue;
     struct device_arena arena;                        /* activations and workspace of a step */
-    struct boundary boundaries[BOUNDARY_BUFFERS_MAX]; /* row_limit rows */
+    struct boundary boundaries[BOUNDARY_BUFFERS_MAX]; /* row_limit rows, or this rank's share */
     struct comm_request sends[BOUNDARY_BUFFERS_MAX][BOUNDARY_TENSORS_MAX]; /* that may still read them */
     int buffer;                                                            /* of the last step */
-    int64_t step_rows; /* of them, those of the last step; 0 if it failed */
+    int64_t step_rows;         /* rows of the last step on all ranks; 0 if it failed */
+    struct row_deal step_deal; /* and which of them are here */
     /* Without rows when drafting is off: */
     struct boundary drafted[2]; /* draft_row_limit rows: a draft pass reads one and writes the other */
     int last_drafted;           /* what the last pass with logits wrote, */
-    int64_t drafted_rows;       /* and its rows */
+    int64_t drafted_rows;            /* its rows on all ranks, */
+    struct row_deal drafted_deal[2]; /* and which of them are here */
     struct boundary saved;      /* saved_row_limit rows */
     struct sent_record *sent;   /* [in_flight_limit], a ring; of the leader */
     void *record;               /* one that came in */
@@ -45,6 +53,7 @@ struct executor {
     size_t start_bias_count;
     float *logits;    /* of a rank of the last stage that is not the leader */
     int32_t *staging; /* batch arrays */
+    int32_t *own_rows; /* with ranks: rows of a boundary, counted from the first own one */
     float *scan;      /* one row of a boundary, to look for values that are not finite */
 };
 
@@ -104,8 +113,9 @@ static inline int32_t executor_draft_row_limit(const struct executor *executor) 
     return options->segment_limit < options->row_limit ? options->segment_limit : options->row_limit;
 }
 
-/* The step that a model sees. */
-struct step executor_make_step(struct executor *executor, const struct batch_view *batch);
+/* The step that a model sees; batch and deal are borrowed. */
+struct step executor_make_step(struct executor *executor, const struct batch_view *batch,
+                               const struct row_deal *deal);
 
 /* Runs a pass and gives its memory back, whether it succeeded or not. */
 enum status executor_run_pass(struct executor *executor, const struct pass *pass);
@@ -123,8 +133,15 @@ enum status executor_copy_saved_row(struct executor *executor, int32_t from, int
 enum status executor_alloc_records(struct executor *executor);
 void executor_free_records(struct executor *executor);
 
-/* What the rows of a draft pass go on from, with the rows that hold something. */
-struct boundary executor_draft_source(const struct executor *executor, enum draft_source source);
+/* What the rows of a draft pass go on from. */
+struct draft_origin {
+    struct boundary boundary; /* the rows of it that are here */
+    int64_t rows;             /* on all ranks */
+    struct row_deal deal;
+};
+
+void executor_find_origin(const struct executor *executor, enum draft_source source,
+                          struct draft_origin *out);
 
 /* Index of the first of the values that is not finite, -1 if all are. */
 int64_t executor_first_not_finite(const float *values, int64_t count);

@@ -1,25 +1,27 @@
 /* Passes over the model: main layers, head, draft layer, and what stages hand on. */
 #include "engine/batch_upload.h"
 #include "engine/executor_internal.h"
-#include "parallel/shard.h"
+#include "engine/executor_shares.h"
 
 /* Rows of a boundary whose logits are wanted. */
 struct head_pass {
     enum status (*forward)(const struct model *, const struct step *, const struct boundary *,
-                           const int32_t *, struct tensor *);
-    const struct boundary *boundary;
-    const int32_t *rows; /* host [count]; NULL: row i */
+                           const struct picked_rows *, struct tensor *);
+    const struct boundary *boundary; /* the rows of it that are here */
+    const int32_t *rows;             /* host [count], ascending, counted over all ranks; NULL: row i */
     int32_t count;
     float *logits; /* host; NULL in a dry run */
 };
 
-struct step executor_make_step(struct executor *executor, const struct batch_view *batch) {
+struct step executor_make_step(struct executor *executor, const struct batch_view *batch,
+                               const struct row_deal *deal) {
     const struct executor_ranks *ranks = executor->options.ranks;
     return (struct step){.queue = &executor->queue,
                          .batch = batch,
                          .states = executor->options.states->rows,
                          .activation = numerics_activation_dtype(executor->options.numerics),
-                         .ranks = ranks == NULL ? NULL : &ranks->step};
+                         .ranks = ranks == NULL ? NULL : &ranks->step,
+                         .shares = deal->is_shared ? &deal->shares : NULL};
 }
 
 /* Integers of the plan in device memory. */
@@ -75,24 +77,83 @@ static enum status take_parts(struct executor *executor, const struct head_pass 
     return STATUS_OK;
 }
 
+/* Number `index` of the wanted rows; a dry run has no list. */
+static int64_t wanted_row(const struct executor *executor, const struct head_pass *head, int64_t index) {
+    return head->rows == NULL || executor->queue.is_dry ? index : head->rows[index];
+}
+
+/* Of `count` wanted rows from number `first`, those that each rank has. */
+static enum status share_wanted(const struct executor *executor, const struct step *step,
+                                const struct head_pass *head, int32_t first, int32_t count,
+                                struct row_shares *out) {
+    int rank = 0;
+    *out = (struct row_shares){.first = {0}};
+    for (int32_t i = 0; i < count; i++) {
+        int64_t row = wanted_row(executor, head, first + i);
+        CHECK(i == 0 || row > wanted_row(executor, head, first + i - 1), STATUS_INTERNAL,
+              "logits of row %lld were asked for behind those of a later row", (long long)row);
+        for (; rank < row_shares_owner(step->shares, step->ranks->count, row); rank++) {
+            out->first[rank + 1] = i;
+        }
+    }
+    for (; rank < step->ranks->count; rank++) {
+        out->first[rank + 1] = count;
+    }
+    return STATUS_OK;
+}
+
+/* The wanted rows that this rank has: in `boundary`, by index or one behind the other. */
+static enum status pick_shared(struct executor *executor, const struct step *step,
+                               const struct head_pass *head, int32_t first, int32_t count,
+                               struct boundary *boundary, struct row_shares *shares,
+                               struct picked_rows *out) {
+    int rank = executor->queue.is_dry ? 0 : step->ranks->rank;
+    TRY(share_wanted(executor, step, head, first, count, shares));
+    int64_t own_first = first + shares->first[rank];
+    int64_t begin = step->shares->first[rank];
+    *out = (struct picked_rows){
+        .own_count = shares->first[rank + 1] - shares->first[rank], .count = count, .shares = shares};
+    if (head->rows == NULL) {
+        *boundary = executor_slice_boundary(head->boundary, out->own_count == 0 ? 0 : own_first - begin,
+                                            out->own_count);
+        return STATUS_OK;
+    }
+    for (int64_t i = 0; i < out->own_count && !executor->queue.is_dry; i++) {
+        executor->own_rows[i] = (int32_t)(head->rows[own_first + i] - begin);
+    }
+    return upload_rows(executor, executor->own_rows, out->own_count, &out->rows);
+}
+
+static enum status pick_rows(struct executor *executor, const struct step *step, const struct head_pass *head,
+                             int32_t first, int32_t count, struct boundary *boundary,
+                             struct row_shares *shares, struct picked_rows *out) {
+    *boundary = *head->boundary;
+    *out = (struct picked_rows){.own_count = count, .count = count};
+    if (step->shares != NULL) {
+        return pick_shared(executor, step, head, first, count, boundary, shares, out);
+    }
+    if (head->rows == NULL) {
+        *boundary = executor_slice_boundary(head->boundary, first, count);
+        return STATUS_OK;
+    }
+    return upload_rows(executor, head->rows + first, count, &out->rows);
+}
+
 /* `count` of the wanted rows from `first`. */
 static enum status run_head_block(struct executor *executor, const struct step *step,
                                   const struct head_pass *head, int32_t first, int32_t count) {
     const struct model *model = executor->options.model;
     const struct executor_ranks *ranks = executor->options.ranks;
     size_t mark = device_arena_mark(&executor->arena);
-    struct boundary boundary = *head->boundary;
-    const int32_t *rows = NULL;
+    struct boundary boundary;
+    struct row_shares shares;
+    struct picked_rows picked;
     struct tensor out;
-    if (head->rows == NULL) {
-        boundary = executor_slice_boundary(head->boundary, first, count);
-    } else {
-        TRY(upload_rows(executor, head->rows + first, count, &rows));
-    }
+    TRY(pick_rows(executor, step, head, first, count, &boundary, &shares, &picked));
     bool is_whole = ranks == NULL || comm_size(ranks->step.tensor) == 1;
     TRY(DEVICE_ARENA_TENSOR(&executor->arena, DTYPE_F32, &out, count,
                             is_whole ? model->vocabulary_size : ranks->vocabulary_part));
-    TRY(head->forward(model, step, &boundary, rows, &out));
+    TRY(head->forward(model, step, &boundary, &picked, &out));
     TRY(is_whole ? take_logits(executor, head, first, &out) : take_parts(executor, head, first, &out));
     device_arena_release(&executor->arena, mark);
     return STATUS_OK;
@@ -117,7 +178,10 @@ enum status executor_wait_for_buffer(struct executor *executor, int buffer) {
     return STATUS_OK;
 }
 
-/* The boundary of the stage before; nothing moves in a dry run. */
+/*
+ * The boundary of the stage before: the rows that this rank has, from the rank that has the same ones (S-18).
+ * Nothing moves in a dry run.
+ */
 static enum status receive_boundary(struct executor *executor, const struct boundary *boundary) {
     const struct executor_ranks *ranks = executor->options.ranks;
     for (int i = 0; i < boundary->count && !executor->queue.is_dry; i++) {
@@ -132,6 +196,7 @@ static enum status receive_boundary(struct executor *executor, const struct boun
 /* Starts to send the boundary to the stage behind, which is not waited for (P-20). */
 static enum status send_boundary(struct executor *executor, const struct boundary *boundary) {
     const struct executor_ranks *ranks = executor->options.ranks;
+    CHECK(boundary->layout != ROWS_PARTIAL, STATUS_INTERNAL, "a sum is still owed at a stage's end");
     for (int i = 0; i < boundary->count && !executor->queue.is_dry; i++) {
         TRY(comm_start_send(ranks->pipeline, executor->queue.stream, ranks->stage + 1,
                             boundary->tensors[i].data, tensor_bytes(&boundary->tensors[i]),
@@ -168,48 +233,77 @@ static enum status run_main_head(struct executor *executor, const struct step *s
                                         .logits = pass->logits});
 }
 
-static enum status run_main_layers(struct executor *executor, const struct step *step,
+static enum status run_main_layers(struct executor *executor, const struct batch_view *batch,
                                    const struct pass *pass) {
     const struct model *model = executor->options.model;
     const struct executor_ranks *ranks = executor->options.ranks;
+    executor->step_deal = executor_deal_step(executor, batch->row_count);
+    struct step step = executor_make_step(executor, batch, &executor->step_deal);
     struct boundary boundary =
-        executor_slice_boundary(executor_boundary(executor), 0, step->batch->row_count);
-    TRY(executor_is_on_first_stage(executor) ? model->family->forward_embed(model, step, &boundary)
+        executor_own_boundary(executor, executor_boundary(executor), batch->row_count, &executor->step_deal);
+    TRY(executor_is_on_first_stage(executor) ? model->family->forward_embed(model, &step, &boundary)
                                              : receive_boundary(executor, &boundary));
-    TRY(model->family->forward_layers(model, step, &boundary, ranks == NULL ? 0 : ranks->first_layer,
+    TRY(model->family->forward_layers(model, &step, &boundary, ranks == NULL ? 0 : ranks->first_layer,
                                       ranks == NULL ? model->layer_count : ranks->end_layer));
     if (!executor_is_on_last_stage(executor)) {
         return send_boundary(executor, &boundary);
     }
-    return run_main_head(executor, step, &boundary, pass);
+    return run_main_head(executor, &step, &boundary, pass);
 }
 
-/* What the rows of a draft pass go on from, with the rows that hold something. */
-struct boundary executor_draft_source(const struct executor *executor, enum draft_source source) {
+void executor_find_origin(const struct executor *executor, enum draft_source source,
+                          struct draft_origin *out) {
+    int last = executor->last_drafted;
     switch (source) {
     case DRAFT_SOURCE_STEP:
-        return executor_slice_boundary(executor_boundary(executor), 0, executor->step_rows);
+        *out = (struct draft_origin){.rows = executor->step_rows, .deal = executor->step_deal};
+        out->boundary = executor_own_boundary(executor, executor_boundary(executor), out->rows, &executor->step_deal);
+        break;
     case DRAFT_SOURCE_DRAFT:
-        return executor_slice_boundary(&executor->drafted[executor->last_drafted], 0, executor->drafted_rows);
+        *out = (struct draft_origin){.rows = executor->drafted_rows, .deal = executor->drafted_deal[last]};
+        out->boundary = executor_own_boundary(executor, &executor->drafted[last], out->rows,
+                                              &executor->drafted_deal[last]);
+        break;
     case DRAFT_SOURCE_SAVED:
+        *out = (struct draft_origin){.boundary = executor->saved, .rows = executor->options.saved_row_limit};
         break;
     }
-    return executor->saved;
 }
 
-static enum status run_draft_layer(struct executor *executor, const struct step *step,
+/* The source rows of the rows that this rank has, counted as `origin`'s boundary counts them. */
+static enum status upload_source_rows(struct executor *executor, const struct draft_plan *plan,
+                                      const struct draft_origin *origin, struct shard_range own,
+                                      const int32_t **out) {
+    if (!origin->deal.is_shared) {
+        return upload_rows(executor, plan->source_rows, own.count, out);
+    }
+    for (int64_t i = 0; i < own.count && !executor->queue.is_dry; i++) {
+        executor->own_rows[i] = (int32_t)(plan->source_rows[own.first + i] -
+                                          origin->deal.shares.first[executor->options.ranks->step.rank]);
+    }
+    return upload_rows(executor, executor->own_rows, own.count, out);
+}
+
+static enum status run_draft_layer(struct executor *executor, const struct batch_view *batch,
                                    const struct pass *pass) {
     const struct model *model = executor->options.model;
-    int64_t rows = step->batch->row_count;
-    struct boundary in = executor_draft_source(executor, pass->draft->source);
+    const struct draft_plan *plan = pass->draft;
+    int next = 1 - executor->last_drafted;
+    int64_t rows = batch->row_count;
+    struct row_deal state_deal;
+    struct row_deal *deal = plan->writes_state_only ? &state_deal : &executor->drafted_deal[next];
+    struct draft_origin origin;
     const int32_t *in_rows;
-    TRY(upload_rows(executor, pass->draft->source_rows, rows, &in_rows));
-    if (pass->draft->writes_state_only) {
-        return model->family->forward_draft_state(model, step, &in, in_rows);
+    executor_find_origin(executor, plan->source, &origin);
+    TRY(executor_deal_sources(executor, &origin.deal, plan->source_rows, rows, deal));
+    TRY(upload_source_rows(executor, plan, &origin, executor_own_range(executor, rows, deal), &in_rows));
+    struct step step = executor_make_step(executor, batch, deal);
+    if (plan->writes_state_only) {
+        return model->family->forward_draft_state(model, &step, &origin.boundary, in_rows);
     }
-    struct boundary out = executor_slice_boundary(&executor->drafted[1 - executor->last_drafted], 0, rows);
-    TRY(model->family->forward_draft(model, step, &in, in_rows, &out));
-    return run_head(executor, step,
+    struct boundary out = executor_own_boundary(executor, &executor->drafted[next], rows, deal);
+    TRY(model->family->forward_draft(model, &step, &origin.boundary, in_rows, &out));
+    return run_head(executor, &step,
                     &(struct head_pass){.forward = model->family->forward_draft_head,
                                         .boundary = &out,
                                         .count = (int32_t)rows,
@@ -217,21 +311,22 @@ static enum status run_draft_layer(struct executor *executor, const struct step 
 }
 
 /* Which layers the pass is for. */
-static enum status run_part(struct executor *executor, const struct step *step, const struct pass *pass) {
+static enum status run_part(struct executor *executor, const struct batch_view *batch,
+                            const struct pass *pass) {
     if (pass->is_head_only) {
+        struct step step = executor_make_step(executor, batch, &executor->step_deal);
         struct boundary boundary =
-            executor_slice_boundary(executor_boundary(executor), 0, executor->step_rows);
-        return run_main_head(executor, step, &boundary, pass);
+            executor_own_boundary(executor, executor_boundary(executor), executor->step_rows, &executor->step_deal);
+        return run_main_head(executor, &step, &boundary, pass);
     }
-    return pass->draft != NULL ? run_draft_layer(executor, step, pass)
-                               : run_main_layers(executor, step, pass);
+    return pass->draft != NULL ? run_draft_layer(executor, batch, pass)
+                               : run_main_layers(executor, batch, pass);
 }
 
 static enum status run_model(struct executor *executor, const struct pass *pass) {
     struct batch_view batch;
     TRY(batch_upload(pass->plan, executor->staging, executor->queue.stream, &executor->arena, &batch));
-    struct step step = executor_make_step(executor, &batch);
-    TRY(run_part(executor, &step, pass));
+    TRY(run_part(executor, &batch, pass));
     if (!executor->queue.is_dry) {
         TRY(stream_synchronize(executor->queue.stream));
     }

@@ -9,9 +9,13 @@
 #ifndef SLUICE_ENGINE_EXECUTOR_RANKS_H
 #define SLUICE_ENGINE_EXECUTOR_RANKS_H
 
+#include <stdint.h>
+
 #include "comm/comm.h"
 #include "engine/plan_record.h"
+#include "model/model.h"
 #include "parallel/step.h"
+#include "sluice/engine.h"
 
 struct executor_ranks {
     struct step_ranks step; /* of the stage; its scratch is the executor's to make */
@@ -21,9 +25,12 @@ struct executor_ranks {
     int stage_count;
     int first_layer;
     int end_layer;
+    int64_t shared_rows_min; /* steps of so many rows deal them out over the tensor ranks (S-28) */
     int64_t vocabulary_part; /* rows of the head that this rank has; on the last stage */
     struct plan_bounds bounds;
-    int in_flight_limit; /* rounds under way at once */
+    int in_flight_limit;      /* rounds under way at once */
+    struct comm_watch *watch; /* NULL: nobody looks */
+    double deadline_seconds;  /* of waits once the first ticks are over; 0: the groups' own */
 };
 
 /* The rank that chooses tokens, in the control group. */
@@ -33,5 +40,19 @@ static inline int executor_ranks_chooser(const struct executor_ranks *ranks) {
 
 /* Ends the waits of all groups that this rank is in. */
 void executor_ranks_abort(const struct executor_ranks *ranks, const char *reason);
+
+/*
+ * A step begins: who watches sees its number, and after the first few, which may read weights from a cold
+ * disk for minutes, waits have their deadline.
+ */
+void executor_ranks_begin_tick(struct executor_ranks *ranks, uint64_t number);
+
+/* How the ranks of a stage share rows: what the options ask for, with the engine's choices for the rest. */
+void executor_ranks_share_rows(struct executor_ranks *ranks, const struct sluice_parallel_options *parallel,
+                               const struct model *model);
+
+/* Whether every rank has the shared experts whole, given the rows of the largest step (spec 3.5). */
+bool executor_ranks_have_whole_experts(const struct sluice_parallel_options *parallel,
+                                       const struct model *model, int step_rows);
 
 #endif

@@ -10,9 +10,6 @@
 
 #include "engine/executor_internal.h"
 
-/* Ranks that have nothing to do may wait so long; a rank that is lost ends the wait. */
-static const double IDLE_SECONDS = 1e9;
-
 static size_t mask_words(const struct executor *executor) {
     return ((size_t)executor->options.model->vocabulary_size + 31) / 32;
 }
@@ -133,6 +130,7 @@ enum status executor_lead(struct executor *executor, const struct plan_record *r
     }
     struct sent_record *sent = &executor->sent[executor->record_number % (uint64_t)ranks->in_flight_limit];
     TRY(wait_for_sent(executor, sent));
+    executor_ranks_begin_tick(ranks, executor->record_number);
     sent->bytes = plan_record_write(record, executor->record_number++, sent->memory);
     for (int stage = 1; stage < ranks->stage_count; stage++) {
         int to = stage * comm_size(ranks->step.tensor);
@@ -162,10 +160,12 @@ static enum status receive_size(struct executor *executor, uint64_t *bytes) {
     bool is_first = comm_rank(ranks->step.tensor) == 0;
     struct comm *from = is_first ? ranks->control : ranks->step.tensor;
     double deadline = comm_deadline(from);
-    comm_set_deadline(from, IDLE_SECONDS);
+    comm_set_deadline(from, COMM_NO_DEADLINE_SECONDS);
+    comm_set_idle_deadline(from, COMM_NO_DEADLINE_SECONDS);
     enum status status = is_first ? receive_from_leader(executor, bytes, sizeof *bytes)
                                   : comm_broadcast_host(from, 0, bytes, sizeof *bytes);
     comm_set_deadline(from, deadline);
+    comm_set_idle_deadline(from, deadline);
     TRY(status);
     CHECK(*bytes <= executor->record_bytes, STATUS_INTERNAL, "a plan of %llu bytes came in, at most %zu fit",
           (unsigned long long)*bytes, executor->record_bytes);
@@ -202,6 +202,7 @@ enum status executor_receive(struct executor *executor, struct plan_record *out)
     if (comm_size(ranks->step.tensor) > 1) {
         TRY(comm_broadcast_host(ranks->step.tensor, 0, executor->record, bytes));
     }
+    executor_ranks_begin_tick(ranks, executor->record_number);
     TRY(plan_record_read(executor->record, bytes, executor->record_number++, &ranks->bounds, &executor->room,
                          out));
     return out->kind == PLAN_KIND_ROUND && executor_chooses(executor) ? receive_masks(executor, out)
@@ -245,12 +246,4 @@ enum status executor_finish_sends(struct executor *executor) {
         TRY(wait_for_sent(executor, &executor->sent[i]));
     }
     return STATUS_OK;
-}
-
-void executor_ranks_abort(const struct executor_ranks *ranks, const char *reason) {
-    comm_abort(ranks->control, reason);
-    comm_abort(ranks->step.tensor, reason);
-    if (ranks->pipeline != NULL) {
-        comm_abort(ranks->pipeline, reason);
-    }
 }

@@ -1,4 +1,4 @@
-/* Boundary rows kept beside snapshots. */
+/* Boundary rows kept beside snapshots: on every rank, whoever has the row. */
 #include "engine/executor_internal.h"
 
 static size_t row_bytes(const struct tensor *tensor) {
@@ -15,15 +15,29 @@ static enum status check_saved_row(const struct executor *executor, int32_t row)
     return STATUS_OK;
 }
 
+/* Collective. A row of the last step from the rank that has it, to all. */
+static enum status fetch_row(struct executor *executor, const struct tensor *from, int32_t row, void *to) {
+    const struct step_ranks *ranks = &executor->options.ranks->step;
+    const struct row_shares *shares = &executor->step_deal.shares;
+    int owner = row_shares_owner(shares, ranks->count, row);
+    for (int rank = 0; rank <= ranks->count; rank++) {
+        ranks->offsets[rank] = rank > owner ? row_bytes(from) : 0;
+    }
+    const void *own = owner == ranks->rank ? row_at(from, (int32_t)(row - shares->first[owner])) : from->data;
+    return comm_gather(ranks->tensor, executor->queue.stream, own, ranks->offsets, to);
+}
+
 enum status executor_save_row(struct executor *executor, int32_t step_row, int32_t saved_row) {
     TRY(check_saved_row(executor, saved_row));
     CHECK(step_row >= 0 && step_row < executor->step_rows, STATUS_INTERNAL,
           "row %d of the last step was to be saved, which has %lld rows", step_row,
           (long long)executor->step_rows);
     for (int i = 0; i < executor->saved.count; i++) {
-        const struct tensor *to = &executor->saved.tensors[i];
-        TRY(stream_copy_within(executor->queue.stream, row_at(to, saved_row),
-                               row_at(&executor_boundary(executor)->tensors[i], step_row), row_bytes(to)));
+        const struct tensor *from = &executor_boundary(executor)->tensors[i];
+        char *to = row_at(&executor->saved.tensors[i], saved_row);
+        TRY(executor->step_deal.is_shared
+                ? fetch_row(executor, from, step_row, to)
+                : stream_copy_within(executor->queue.stream, to, row_at(from, step_row), row_bytes(from)));
     }
     return STATUS_OK;
 }

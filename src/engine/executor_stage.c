@@ -46,11 +46,12 @@ static enum status check_source_rows(const struct executor *executor, const stru
     static const char *const names[] = {[DRAFT_SOURCE_STEP] = "the last step",
                                         [DRAFT_SOURCE_DRAFT] = "the last draft pass",
                                         [DRAFT_SOURCE_SAVED] = "the saved rows"};
-    struct boundary source = executor_draft_source(executor, plan->source);
+    struct draft_origin origin;
+    executor_find_origin(executor, plan->source, &origin);
     for (int64_t i = 0; i < rows; i++) {
-        CHECK(plan->source_rows[i] >= 0 && plan->source_rows[i] < source.tensors[0].shape[0], STATUS_INTERNAL,
+        CHECK(plan->source_rows[i] >= 0 && plan->source_rows[i] < origin.rows, STATUS_INTERNAL,
               "row %lld of a draft pass goes on from row %d of %s, which has %lld rows", (long long)i,
-              plan->source_rows[i], names[plan->source], (long long)source.tensors[0].shape[0]);
+              plan->source_rows[i], names[plan->source], (long long)origin.rows);
     }
     return STATUS_OK;
 }

@@ -1,15 +1,18 @@
 /*
- * Order of opening: places and groups; every rank's core without its state; memory for all; threads. So
- * whatever can fail fails before a thread runs.
+ * Order of opening: places and groups; in a job, whether its processes fit together; the cores without their
+ * state; memory for all; threads. So whatever can fail fails before a thread runs. Processes agree after each
+ * of these, so that no one waits for who has failed.
  */
 #include "engine/rank_team.h"
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
-#include "comm/comm_threads.h"
 #include "engine/draft_controller.h"
+#include "engine/rank_team_groups.h"
+#include "engine/round.h"
 #include "parallel/mesh.h"
 #include "parallel/shard.h"
 
@@ -25,9 +28,15 @@ struct rank_member {
 
 struct rank_team {
     struct mesh_shape mesh;
-    int *first_layers; /* [stages + 1] */
-    struct rank_member *members;
+    struct sluice_job *job; /* NULL: all ranks are here */
+    struct job_order order; /* with a job */
     int size;
+    int first_rank; /* of those that are here */
+    int local_count;
+    int *first_layers;           /* [stages + 1] */
+    struct rank_member *members; /* [local_count] */
+    struct rank_memory *memory;  /* [size] */
+    bool is_led;                 /* the others follow this process's leader */
 };
 
 int rank_team_size(const struct sluice_parallel_options *parallel) {
@@ -36,9 +45,12 @@ int rank_team_size(const struct sluice_parallel_options *parallel) {
 
 static enum status check_options(const struct sluice_engine_options *options) {
     const struct sluice_parallel_options *parallel = &options->parallel;
-    CHECK(parallel->tensor >= 1 && parallel->pipeline >= 1 && rank_team_size(parallel) <= 64,
-          STATUS_OUT_OF_RANGE, "%d pipeline stages of %d ranks were asked for; 1 to 64 ranks are possible",
-          parallel->pipeline, parallel->tensor);
+    CHECK(parallel->tensor >= 1 && parallel->pipeline >= 1 && rank_team_size(parallel) <= TEAM_RANKS_MAX,
+          STATUS_OUT_OF_RANGE, "%d pipeline stages of %d ranks were asked for; 1 to %d ranks are possible",
+          parallel->pipeline, parallel->tensor, TEAM_RANKS_MAX);
+    CHECK(parallel->shared_rows_min >= 0, STATUS_OUT_OF_RANGE,
+          "shared_rows_min is %d, expected 0 or the fewest rows of a step that ranks share",
+          parallel->shared_rows_min);
     CHECK(parallel->in_flight >= 0 && parallel->in_flight <= DRAFT_TICKS_UNDER_WAY_MAX, STATUS_OUT_OF_RANGE,
           "%d steps were to be under way at once; 1 to %d are possible, or 0 for as many as stages",
           parallel->in_flight, DRAFT_TICKS_UNDER_WAY_MAX);
@@ -63,36 +75,29 @@ static enum status cut_layers(struct rank_team *team, int layer_count) {
     return STATUS_OK;
 }
 
-/* One group of a kind that `rank` is the first of: an end for each member. */
-static enum status make_group(struct rank_team *team, enum mesh_group kind, int rank) {
-    int size = mesh_group_size(&team->mesh, kind);
-    int ranks[64];
-    struct comm *ends[64];
-    if (mesh_group_index(&team->mesh, kind, rank) != 0) {
-        return STATUS_OK;
+/* Sentences about lost ranks say where this one is; its waits have the job's deadline. */
+static void prepare_job_rank(struct rank_team *team) {
+    struct executor_ranks *ranks = &team->members[0].ranks;
+    struct comm *comms[] = {ranks->control, ranks->step.tensor, ranks->pipeline};
+    ranks->watch = &team->job->watch;
+    ranks->deadline_seconds = team->job->deadline_seconds;
+    atomic_store(&team->job->stage, mesh_place_of(&team->mesh, team->job->rank).pipeline);
+    atomic_store(&team->job->stage_count, team->mesh.pipeline);
+    for (size_t i = 0; i < sizeof comms / sizeof comms[0]; i++) {
+        if (comms[i] != NULL) {
+            comm_set_deadline(comms[i], JOB_START_FACTOR * team->job->deadline_seconds);
+            comm_set_watch(comms[i], ranks->watch);
+        }
     }
-    mesh_group_ranks(&team->mesh, kind, rank, ranks);
-    TRY(comm_threads_create(size, ends));
-    for (int i = 0; i < size; i++) {
-        struct executor_ranks *of_rank = &team->members[ranks[i]].ranks;
-        *(kind == MESH_GROUP_TENSOR ? &of_rank->step.tensor : &of_rank->pipeline) = ends[i];
-    }
-    return STATUS_OK;
 }
 
 static enum status make_groups(struct rank_team *team) {
-    struct comm *ends[64];
-    TRY(comm_threads_create(team->size, ends));
-    for (int rank = 0; rank < team->size; rank++) {
-        team->members[rank].ranks.control = ends[rank];
+    struct executor_ranks *ranks[TEAM_RANKS_MAX];
+    for (int i = 0; i < team->local_count; i++) {
+        ranks[i] = &team->members[i].ranks;
     }
-    for (int rank = 0; rank < team->size; rank++) {
-        TRY(make_group(team, MESH_GROUP_TENSOR, rank));
-        if (team->mesh.pipeline > 1) {
-            TRY(make_group(team, MESH_GROUP_PIPELINE, rank));
-        }
-    }
-    return STATUS_OK;
+    return team->job == NULL ? rank_team_make_thread_groups(&team->mesh, ranks)
+                             : rank_team_make_job_groups(&team->mesh, team->job, &team->order, ranks[0]);
 }
 
 /* Most that a scheduler of these options puts into a plan (engine/scheduler.c). */
@@ -108,17 +113,22 @@ static struct plan_bounds bounds_of(const struct sluice_engine_options *options,
     };
 }
 
-static void place_member(struct rank_team *team, int rank, const struct engine_core *sizes) {
-    struct rank_member *member = &team->members[rank];
-    struct mesh_place place = mesh_place_of(&team->mesh, rank);
+static void place_member(struct rank_team *team, int index, const struct engine_core *sizes) {
+    struct rank_member *member = &team->members[index];
+    struct mesh_place place = mesh_place_of(&team->mesh, team->first_rank + index);
     member->team = team;
     member->layout = (struct shard_layout){.mesh = team->mesh,
                                            .place = place,
                                            .first_layers = team->first_layers,
                                            .has_draft = sizes->options.draft.limit > 0,
                                            .expert_count = (int)sizes->model->expert_count};
+    member->layout.has_whole_shared_experts = executor_ranks_have_whole_experts(
+        &sizes->options.parallel, sizes->model, sizes->options.step_token_limit);
     struct executor_ranks *ranks = &member->ranks;
+    ranks->step.rank = place.tensor;
+    ranks->step.count = team->mesh.tensor;
     ranks->step.has_expert_parallelism = team->mesh.has_expert_parallelism;
+    executor_ranks_share_rows(ranks, &sizes->options.parallel, sizes->model);
     ranks->stage = place.pipeline;
     ranks->stage_count = team->mesh.pipeline;
     ranks->first_layer = team->first_layers[place.pipeline];
@@ -131,31 +141,72 @@ static void place_member(struct rank_team *team, int rank, const struct engine_c
         bounds_of(&sizes->options, (context + sizes->options.page_tokens - 1) / sizes->options.page_tokens);
 }
 
-/* Threads of the machine are shared out; each rank has one at least. */
-static int threads_per_rank(const struct sluice_engine_options *options, int ranks) {
+/* Threads of a machine are shared out among its ranks; each has one at least. */
+static int threads_per_rank(const struct rank_team *team, const struct sluice_engine_options *options) {
+    int ranks = team->job == NULL ? team->size : job_host_rank_count(team->job);
     int threads = options->thread_count == 0 ? (int)worker_pool_cores_allowed() : options->thread_count;
     return threads < ranks ? 1 : threads / ranks;
 }
 
-static enum status open_cores(struct rank_team *team, const struct sluice_engine_options *options) {
-    struct sluice_engine_options of_rank = *options;
-    of_rank.thread_count = threads_per_rank(options, team->size);
-    for (int rank = 0; rank < team->size; rank++) {
-        struct rank_member *member = &team->members[rank];
-        TRY(engine_core_open_rank(&of_rank, &member->layout, &member->ranks, &member->core));
-    }
-    struct engine_core *cores[64];
-    for (int rank = 0; rank < team->size; rank++) {
-        cores[rank] = team->members[rank].core;
-    }
-    return engine_core_alloc_states(cores, team->size);
+/* In a job, what the worst of its processes says; all ranks of one process are in the same state. */
+static enum status agree(const struct rank_team *team, enum status status) {
+    return team->job == NULL ? status : comm_agree(team->members[0].ranks.control, status);
 }
 
+/* Everybody's memory from everybody's own. */
+static enum status exchange_memory(struct rank_team *team, int index, struct rank_memory own) {
+    size_t offsets[TEAM_RANKS_MAX + 1];
+    if (team->job == NULL) {
+        team->memory[index] = own;
+        return STATUS_OK;
+    }
+    own.host = team->job->host_numbers[team->job->rank];
+    for (int i = 0; i <= team->size; i++) {
+        offsets[i] = (size_t)i * sizeof own;
+    }
+    return comm_gather(team->members[0].ranks.control, NULL, &own, offsets, team->memory);
+}
+
+static enum status open_cores(struct rank_team *team, const struct sluice_engine_options *options) {
+    struct sluice_engine_options of_rank = *options;
+    of_rank.thread_count = threads_per_rank(team, options);
+    for (int i = 0; i < team->local_count; i++) {
+        struct rank_member *member = &team->members[i];
+        TRY(engine_core_open_rank(&of_rank, &member->layout, &member->ranks, &member->core));
+    }
+    return STATUS_OK;
+}
+
+static enum status alloc_states(struct rank_team *team, int32_t page_count) {
+    for (int i = 0; i < team->local_count; i++) {
+        TRY(engine_core_alloc_states(team->members[i].core, page_count));
+    }
+    return STATUS_OK;
+}
+
+static enum status share_memory(struct rank_team *team) {
+    int32_t page_count;
+    for (int i = 0; i < team->local_count; i++) {
+        TRY(exchange_memory(team, i, engine_core_memory(team->members[i].core)));
+    }
+    struct memory_plan_input wanted = engine_core_wanted_memory(team->members[0].core);
+    TRY(rank_memory_agree(team->memory, team->size, &wanted, &page_count));
+    TRY(agree(team, alloc_states(team, page_count)));
+    for (int i = 0; i < team->local_count; i++) {
+        TRY(exchange_memory(team, i, (struct rank_memory){.ledger = team->members[i].core->facts.memory}));
+    }
+    team->members[0].core->facts.memory = rank_memory_sum(team->memory, team->size);
+    return STATUS_OK;
+}
+
+/* Of all that follow; the leader's belongs to its engine. */
 static enum status create_runners(struct rank_team *team) {
-    for (int rank = 1; rank < team->size; rank++) {
-        struct rank_member *member = &team->members[rank];
+    for (int i = 0; i < team->local_count; i++) {
+        struct rank_member *member = &team->members[i];
         struct round_runner_options options = engine_core_runner_options(member->core);
-        TRY(round_runner_create(&options, &member->runner));
+        if (team->first_rank + i > 0) {
+            TRY(round_runner_create(&options, &member->runner));
+        }
     }
     return STATUS_OK;
 }
@@ -171,37 +222,59 @@ static void *follow(void *context) {
 }
 
 static enum status start_followers(struct rank_team *team) {
-    for (int rank = 1; rank < team->size; rank++) {
-        struct rank_member *member = &team->members[rank];
+    for (int i = 1; i < team->local_count; i++) {
+        struct rank_member *member = &team->members[i];
         int error = pthread_create(&member->thread, NULL, follow, member);
-        CHECK(error == 0, STATUS_OUT_OF_MEMORY, "the thread of rank %d cannot be started (error %d)", rank,
+        CHECK(error == 0, STATUS_OUT_OF_MEMORY, "the thread of rank %d cannot be started (error %d)", i,
               error);
         member->has_thread = true;
     }
     return STATUS_OK;
 }
 
-static enum status fill_team(struct rank_team *team, const struct sluice_engine_options *options) {
+static enum status place_members(struct rank_team *team, const struct sluice_engine_options *options) {
     struct engine_core *sizes;
     TRY(engine_core_measure(options, &sizes));
     enum status status = cut_layers(team, sizes->model->layer_count);
-    if (status == STATUS_OK) {
-        status = make_groups(team);
-    }
-    for (int rank = 0; rank < team->size && status == STATUS_OK; rank++) {
-        place_member(team, rank, sizes);
+    for (int i = 0; i < team->local_count && status == STATUS_OK; i++) {
+        place_member(team, i, sizes);
     }
     engine_core_close(&sizes);
-    TRY(status);
-    TRY(open_cores(team, options));
-    TRY(create_runners(team));
-    return start_followers(team);
+    return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }
 
-enum status rank_team_open(const struct sluice_engine_options *options, struct engine_core **leader) {
+static enum status check_identity(struct rank_team *team, const struct sluice_engine_options *options) {
+    struct rank_identity_key key = {.secret = string_buffer_text(&team->job->secret),
+                                    .secret_bytes = team->job->secret.length};
+    struct string_buffer own = {0};
+    memcpy(key.nonce, team->order.nonce, sizeof key.nonce);
+    enum status status = agree(team, rank_identity_describe(options, &own));
+    if (status == STATUS_OK) {
+        status = rank_identity_agree(team->members[0].ranks.control, &key, &own);
+    }
+    string_buffer_deinit(&own);
+    return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
+}
+
+static enum status fill_team(struct rank_team *team, const struct sluice_engine_options *options) {
+    TRY(make_groups(team));
+    if (team->job != NULL) {
+        prepare_job_rank(team);
+        TRY(check_identity(team, options));
+    }
+    TRY(agree(team, place_members(team, options)));
+    TRY(agree(team, open_cores(team, options)));
+    TRY(share_memory(team));
+    TRY(agree(team, create_runners(team)));
+    TRY(start_followers(team));
+    team->is_led = team->first_rank == 0;
+    return STATUS_OK;
+}
+
+/* Without its members' cores. */
+static enum status create_team(const struct sluice_engine_options *options, struct rank_team **out) {
     enum status status = STATUS_OK;
-    *leader = NULL;
-    TRY(check_options(options));
+    struct sluice_job *job = options->parallel.job;
     struct rank_team *team = calloc(1, sizeof *team);
     CHECK_MEMORY(team);
     team->mesh = (struct mesh_shape){.data = 1,
@@ -210,8 +283,35 @@ enum status rank_team_open(const struct sluice_engine_options *options, struct e
                                      .tensor = options->parallel.tensor,
                                      .has_expert_parallelism = options->parallel.has_expert_parallelism};
     team->size = mesh_rank_count(&team->mesh);
-    team->members = calloc((size_t)team->size, sizeof *team->members);
+    team->job = job;
+    team->first_rank = job == NULL ? 0 : job->rank;
+    team->local_count = job == NULL ? team->size : 1;
+    team->members = calloc((size_t)team->local_count, sizeof *team->members);
+    team->memory = calloc((size_t)team->size, sizeof *team->memory);
     CHECK_MEMORY_GOTO(team->members);
+    CHECK_MEMORY_GOTO(team->memory);
+    *out = team;
+    return STATUS_OK;
+fail:
+    rank_team_close(&team);
+    return status;
+}
+
+enum status rank_team_open(const struct sluice_engine_options *options, struct engine_core **leader) {
+    enum status status = STATUS_OK;
+    struct rank_team *team = NULL;
+    struct sluice_job *job = options->parallel.job;
+    *leader = NULL;
+    TRY(check_options(options));
+    CHECK(job == NULL || rank_team_size(&options->parallel) == job->size, STATUS_USAGE,
+          "1 data x %d pipeline x 1 context x %d tensor parallel ranks are %d, but the job has %d processes: "
+          "change -pp or -tp, or the number of processes",
+          options->parallel.pipeline, options->parallel.tensor, rank_team_size(&options->parallel),
+          job->size);
+    TRY(create_team(options, &team));
+    if (job != NULL) {
+        TRY_GOTO(job_order_engine(job, options, &team->order));
+    }
     TRY_GOTO(fill_team(team, options));
     *leader = team->members[0].core;
     (*leader)->team = team;
@@ -221,17 +321,31 @@ fail:
     return status;
 }
 
+enum status rank_team_follow(const struct sluice_engine_options *options, const struct job_order *order) {
+    struct rank_team *team;
+    enum status status = STATUS_OK;
+    TRY(create_team(options, &team));
+    team->order = *order;
+    status = fill_team(team, options);
+    if (status == STATUS_OK) {
+        status = round_follow(team->members[0].runner);
+    } else if (status != STATUS_PEER_LOST) {
+        status = STATUS_OK; /* all agreed on it; the leader says so */
+    }
+    rank_team_close(&team);
+    return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
+}
+
 static void end_followers(struct rank_team *team) {
-    struct engine_core *leader = team->members[0].core;
-    if (team->size < 2 || !team->members[1].has_thread) {
-        return;
+    struct rank_member *leader = &team->members[0];
+    bool has_waiting = team->is_led || (team->local_count > 1 && team->members[1].has_thread);
+    bool has_ended = team->is_led && round_end_followers(leader->core->executor) == STATUS_OK;
+    if (has_waiting && !has_ended) {
+        executor_ranks_abort(&leader->ranks, "the engine is closing");
     }
-    if (round_end_followers(leader->executor) != STATUS_OK) {
-        executor_ranks_abort(&team->members[0].ranks, "the engine is closing");
-    }
-    for (int rank = 1; rank < team->size; rank++) {
-        if (team->members[rank].has_thread) {
-            pthread_join(team->members[rank].thread, NULL);
+    for (int i = 1; i < team->local_count; i++) {
+        if (team->members[i].has_thread) {
+            pthread_join(team->members[i].thread, NULL);
         }
     }
 }
@@ -245,8 +359,8 @@ void rank_team_close(struct rank_team **team_pointer) {
     if (team->members != NULL) {
         end_followers(team);
     }
-    for (int rank = team->size - 1; rank >= 0 && team->members != NULL; rank--) {
-        struct rank_member *member = &team->members[rank];
+    for (int i = team->local_count - 1; i >= 0 && team->members != NULL; i--) {
+        struct rank_member *member = &team->members[i];
         if (member->core != NULL) {
             member->core->team = NULL;
         }
@@ -257,6 +371,7 @@ void rank_team_close(struct rank_team **team_pointer) {
         comm_destroy(&member->ranks.step.tensor);
     }
     free(team->members);
+    free(team->memory);
     free(team->first_layers);
     free(team);
 }

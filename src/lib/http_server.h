@@ -4,7 +4,8 @@
  *
  * Refused before a handler sees them: ambiguous framing and bad header names (400), bodies and headers over
  * their limits (413, 431), connections over theirs (503), heads and bodies that do not come in time (408). A
- * client that leaves is noticed at once, also while nothing is sent.
+ * client that leaves is noticed at once, also while nothing is sent; one that closes its half of the
+ * connection counts as one that left.
  */
 #ifndef SLUICE_LIB_HTTP_SERVER_H
 #define SLUICE_LIB_HTTP_SERVER_H
@@ -13,9 +14,19 @@
 #include <stddef.h>
 
 #include "base/status.h"
+#include "base/string_buffer.h"
 
 struct http_server;
 struct http_exchange;
+
+/* A request that is refused before a handler sees it. */
+struct http_refusal {
+    int status;
+    const char *why;    /* a sentence */
+    const char *method; /* "" as far as nothing was understood */
+    const char *path;
+    const char *peer;
+};
 
 struct http_server_options {
     const char *host;             /* address to listen on; borrowed, as all texts, until start returns */
@@ -37,6 +48,11 @@ struct http_server_options {
     int handler_thread_count;
     /* Runs on a handler thread with the whole body; must lead to a reply, now or later. */
     void (*handle)(void *context, struct http_exchange *exchange);
+    /*
+     * Tells of a request that no handler sees, on any thread; fills the body of the refusal and names its
+     * content type. NULL: the sentence as plain text.
+     */
+    const char *(*refuse)(void *context, const struct http_refusal *refusal, struct string_buffer *body);
     void *context;
 };
 
@@ -44,7 +60,9 @@ struct http_server_options {
  */
 struct http_server_options http_server_options_default(void);
 
+/* Requests are taken from now on: a handler may run, and see *out, before this returns. Owned: stop. */
 enum status http_server_start(const struct http_server_options *options, struct http_server **out);
+/* The port that it listens on; 0 on a socket in the file system. */
 int http_server_port(const struct http_server *server);
 
 /* Takes no new connections or requests; exchanges under way go on. */
@@ -63,7 +81,13 @@ const char *http_exchange_header(const struct http_exchange *exchange, const cha
 const char *http_exchange_body(const struct http_exchange *exchange, size_t *length);
 const char *http_exchange_peer(const struct http_exchange *exchange); /* address, for logs */
 
-/* The reply; contracts as in server/reply.h, which a front builds on these. */
+/* How many bytes of the reply's body were handed over so far. */
+size_t http_exchange_reply_bytes(const struct http_exchange *exchange);
+
+/*
+ * The reply; contracts as in server/reply.h, which a front builds on these. `left` is called with the
+ * exchange's lock held: what it locks must never be held around a call of the exchange.
+ */
 void http_exchange_add_header(struct http_exchange *exchange, const char *name, const char *value);
 void http_exchange_reply(struct http_exchange *exchange, int status, const char *content_type,
                          const char *body, size_t length);

@@ -15,17 +15,20 @@
 #include "base/status.h"
 #include "lib/json.h"
 #include "model/state_table.h"
+#include "parallel/collectives.h"
 #include "parallel/step.h"
 #include "tensor/tensor.h"
 #include "weights/tensor_spec.h"
 
-/* What a stage hands to the next: named tensors with one row per token. */
+/* What a stage hands to the next: named tensors with one row per token, all placed alike. */
 enum { BOUNDARY_TENSORS_MAX = 4 };
 
 struct boundary {
     int count;
     const char *names[BOUNDARY_TENSORS_MAX];
     struct tensor tensors[BOUNDARY_TENSORS_MAX];
+    enum rows_layout layout; /* never ROWS_PARTIAL: no sum is owed over a boundary (parallelism P-12) */
+    const struct row_shares *shares; /* of ROWS_SHARD */
 };
 
 /* The pipeline stage that a model object is for. */
@@ -49,11 +52,12 @@ struct model {
     const struct model_family *family;
     int64_t vocabulary_size;
     int64_t hidden_size;
-    int64_t position_limit; /* max_position_embeddings */
-    int64_t expert_count;   /* routed experts of a layer; 0 if there are none */
-    int64_t expert_picks;   /* of them, how many a token goes to */
-    int64_t first_expert;   /* experts of a layer that this rank has something of, once bound: first, */
-    int64_t held_experts;   /* and how many */
+    int64_t position_limit;      /* max_position_embeddings */
+    int64_t expert_count;        /* routed experts of a layer; 0 if there are none */
+    int64_t expert_picks;        /* of them, how many a token goes to */
+    int64_t shared_expert_bytes; /* of a layer's experts that see every row, as published */
+    int64_t first_expert;        /* experts of a layer that this rank has something of, once bound: first, */
+    int64_t held_experts;        /* and how many */
     struct model_stage stage;
     int layer_count; /* of all stages, without draft layers */
     int draft_limit;
@@ -96,16 +100,15 @@ struct model_family {
     enum status (*forward_layers)(const struct model *model, const struct step *step,
                                   struct boundary *boundary, int first, int end);
 
-    /*
-     * logits: F32 (count, vocabulary) of the last boundary's rows `rows`, read in place. rows: device I32
-     * [count]; NULL: row i. Reads no state.
-     */
+    /* logits: F32 (count, vocabulary) of picked rows of the last boundary, read in place. Reads no state. */
     enum status (*forward_head)(const struct model *model, const struct step *step,
-                                const struct boundary *boundary, const int32_t *rows, struct tensor *logits);
+                                const struct boundary *boundary, const struct picked_rows *picked,
+                                struct tensor *logits);
 
     /*
      * One pass of the draft layer over the step's rows: the boundary row in_rows[i] of `in`, at row i's
-     * position, with the token at the position after it (the step's token ids). in_rows: device I32. Writes
+     * position, with the token at the position after it (the step's token ids). in_rows: device I32, of this
+     * rank's own rows: each goes on from a row of `in` that this rank has. Writes
      * the draft layer's state and `out`, which may serve as `in` of the next pass and may not be `in`.
      *
      * Position 0 is like any other: the token's embedding is not masked (spec deepseek-v4 6.1, as the
@@ -120,7 +123,7 @@ struct model_family {
 
     /* As forward_head, for boundaries that forward_draft wrote: logits of the token two positions on. */
     enum status (*forward_draft_head)(const struct model *model, const struct step *step,
-                                      const struct boundary *boundary, const int32_t *rows,
+                                      const struct boundary *boundary, const struct picked_rows *picked,
                                       struct tensor *logits);
 
     /*

@@ -1,152 +1,153 @@
-/* Sums over the tensor group, and results of experts from wherever they were computed. */
+/* Rows between their layouts, by the group's gathers and sums. */
 #include "parallel/collectives.h"
 
 #include "ops/round.h"
-#include "parallel/shard.h"
+#include "parallel/collectives_internal.h"
 
-static bool is_alone(const struct step *step) {
-    return step->ranks == NULL || comm_size(step->ranks->tensor) == 1;
+bool parallel_is_alone(const struct step *step) {
+    return step->ranks == NULL || step->ranks->count == 1;
 }
 
-enum dtype parallel_partial_dtype(const struct step *step) {
-    return is_alone(step) ? step->activation : DTYPE_F32;
+void parallel_byte_offsets(const struct step *step, const struct row_shares *shares, size_t row_bytes,
+                           size_t *offsets) {
+    for (int rank = 0; rank <= step->ranks->count; rank++) {
+        offsets[rank] = (size_t)shares->first[rank] * row_bytes;
+    }
 }
 
-static enum status sum_in_place(const struct step *step, const struct tensor *values) {
-    if (step->queue->is_dry) {
+enum status parallel_gather_tensor(const struct step *step, const struct row_shares *shares,
+                                   struct tensor own, int64_t count, struct tensor *out) {
+    struct tensor whole = own;
+    whole.shape[0] = count;
+    TRY(device_arena_alloc(step->queue->arena, tensor_bytes(&whole), &whole.data));
+    if (!step->queue->is_dry) {
+        size_t *offsets = step->ranks->offsets;
+        parallel_byte_offsets(step, shares, (size_t)tensor_row_elements(&own) * dtype_bytes(own.dtype),
+                              offsets);
+        TRY(comm_gather(step->ranks->tensor, step->queue->stream, own.data, offsets, whole.data));
+    }
+    *out = whole;
+    return STATUS_OK;
+}
+
+enum status parallel_gather_rows(const struct step *step, const struct placed_rows *own,
+                                 struct placed_rows *out) {
+    TRY(parallel_expect_own(step, own, "gathering rows"));
+    *out = (struct placed_rows){.tensor = own->tensor, .layout = ROWS_FULL};
+    if (step->shares == NULL) {
         return STATUS_OK;
     }
-    return comm_sum(step->ranks->tensor, step->queue->stream, values->data, tensor_elements(values));
+    return parallel_gather_tensor(step, step->shares, own->tensor, step->batch->row_count, &out->tensor);
 }
 
-/* `out` may be of any activation type. */
-static enum status round_to(const struct step *step, const struct tensor *sum, const struct tensor *out) {
+enum status parallel_shard_rows(const struct step *step, const struct placed_rows *full,
+                                struct placed_rows *out) {
+    struct shard_range own = parallel_own_range(step);
+    TRY(parallel_expect_full(step, full, "dealing out rows"));
+    *out = *full;
+    if (step->shares != NULL) {
+        *out = (struct placed_rows){.tensor = tensor_slice(&full->tensor, own.first, own.count),
+                                    .layout = ROWS_SHARD,
+                                    .shares = step->shares};
+    }
+    return STATUS_OK;
+}
+
+enum status parallel_rows_for_attention(const struct step *step, const struct placed_rows *own,
+                                        struct placed_rows *out) {
+    *out = *own;
+    return step->shares != NULL && step->ranks->gathers_late
+               ? parallel_expect_own(step, own, "rows for attention")
+               : parallel_gather_rows(step, own, out);
+}
+
+enum status parallel_complete_rows(const struct step *step, const struct placed_rows *rows,
+                                   struct tensor *out) {
+    struct placed_rows full = *rows;
+    TRY(rows->layout == ROWS_FULL ? parallel_expect_full(step, rows, "all rows")
+                                  : parallel_gather_rows(step, rows, &full));
+    *out = full.tensor;
+    return STATUS_OK;
+}
+
+enum status parallel_reduce_to_own(const struct step *step, const struct placed_rows *rows,
+                                   struct placed_rows *out) {
+    if (rows->layout == ROWS_FULL) {
+        return parallel_shard_rows(step, rows, out);
+    }
+    *out = *rows;
+    return parallel_expect_own(step, rows, "own rows");
+}
+
+enum status parallel_rows_for_product(const struct step *step, const struct weight *last,
+                                      const struct placed_rows *own, struct placed_rows *out) {
+    *out = *own;
+    return leaves_are_cut(&last->leaves) ? parallel_gather_rows(step, own, out)
+                                         : parallel_expect_own(step, own, last->name);
+}
+
+enum dtype parallel_product_dtype(const struct step *step, const struct weight *weight) {
+    return leaves_are_cut(&weight->leaves) ? DTYPE_F32 : step->activation;
+}
+
+enum status parallel_tag_product(const struct step *step, const struct weight *weight,
+                                 const struct placed_rows *x, struct tensor product,
+                                 struct placed_rows *out) {
+    *out = placed_rows_like(x, product);
+    if (leaves_are_cut(&weight->leaves)) {
+        TRY(parallel_expect_full(step, x, weight->name));
+        out->layout = ROWS_PARTIAL;
+    }
+    return STATUS_OK;
+}
+
+enum status parallel_round(const struct step *step, const struct tensor *sum, const struct tensor *out) {
     return op_round(step->queue,
                     &(struct round_args){.out = tensor_as_matrix(out), .x = tensor_as_matrix(sum)});
 }
 
-enum status parallel_sum(const struct step *step, struct tensor partial, struct tensor *out) {
-    *out = partial;
-    if (is_alone(step)) {
+enum status parallel_sum_to_own(const struct step *step, struct tensor partial, struct tensor *out) {
+    struct shard_range own = parallel_own_range(step);
+    float *values = partial.data;
+    int64_t width = tensor_row_elements(&partial);
+    *out = step->shares == NULL ? partial : tensor_slice(&partial, own.first, own.count);
+    if (step->queue->is_dry) {
         return STATUS_OK;
     }
-    TRY(sum_in_place(step, &partial));
+    if (step->shares == NULL) {
+        return comm_sum(step->ranks->tensor, step->queue->stream, values, tensor_elements(&partial));
+    }
+    return comm_sum_scatter(step->ranks->tensor, step->queue->stream, values, step->shares->first, width,
+                            out->data);
+}
+
+enum status parallel_sum_rows(const struct step *step, const struct placed_rows *product,
+                              struct placed_rows *out) {
+    struct tensor sum;
+    if (product->layout != ROWS_PARTIAL) {
+        *out = *product;
+        return parallel_expect_own(step, product, "a product without a sum");
+    }
+    CHECK(product->tensor.shape[0] == step->batch->row_count, STATUS_INTERNAL,
+          "a sum over ranks: %lld rows came, the step has %lld", (long long)product->tensor.shape[0],
+          (long long)step->batch->row_count);
+    TRY(parallel_sum_to_own(step, product->tensor, &sum));
+    *out = (struct placed_rows){
+        .tensor = sum, .layout = step->shares == NULL ? ROWS_FULL : ROWS_SHARD, .shares = step->shares};
     if (step->activation == DTYPE_F32) {
         return STATUS_OK;
     }
-    STEP_TENSOR(step, step->activation, out, partial.shape[0], partial.shape[1]);
-    return round_to(step, &partial, out);
+    STEP_TENSOR(step, step->activation, &out->tensor, sum.shape[0], sum.shape[1]);
+    return parallel_round(step, &sum, &out->tensor);
 }
 
-/* Every expert is cut: each rank has a part of every result. */
-static enum status sum_experts(const struct step *step, const struct moe_experts_args *args) {
-    struct moe_experts_args partial = *args;
-    size_t mark = device_arena_mark(step->queue->arena);
-    STEP_TENSOR(step, DTYPE_F32, &partial.out, args->out.shape[0], args->out.shape[1], args->out.shape[2]);
-    TRY(op_moe_experts(step->queue, &partial));
-    TRY(sum_in_place(step, &partial.out));
-    TRY(round_to(step, &partial.out, &args->out));
-    device_arena_release(step->queue->arena, mark);
-    return STATUS_OK;
-}
-
-/* Whole experts on several ranks: who computed which (row, slot). */
-struct expert_results {
-    int32_t *experts; /* host copy of the picks [pairs] */
-    size_t *offsets;  /* [ranks + 1] bytes of each rank's results, one behind the other */
-    int64_t pairs;
-    int64_t expert_count;
-    size_t result_bytes;   /* of one */
-    unsigned char *packed; /* device: all results, by rank and pair */
-};
-
-static int owner_of(const struct expert_results *results, int ranks, int64_t pair) {
-    int rank = 0;
-    for (int r = 0; r < ranks; r++) {
-        struct shard_range range = shard_cut_experts(results->expert_count, r, ranks);
-        if (results->experts[pair] >= range.first && results->experts[pair] < range.first + range.count) {
-            rank = r;
-        }
+enum status parallel_gather_picked(const struct step *step, const struct picked_rows *picked,
+                                   struct tensor own, struct tensor *out) {
+    CHECK(own.shape[0] == picked->own_count, STATUS_INTERNAL, "%lld picked rows came, this rank has %lld",
+          (long long)own.shape[0], (long long)picked->own_count);
+    *out = own;
+    if (picked->shares == NULL) {
+        return STATUS_OK;
     }
-    return rank;
-}
-
-static enum status count_results(const struct step *step, const struct moe_experts_args *args,
-                                 struct expert_results *results) {
-    int ranks = comm_size(step->ranks->tensor);
-    TRY(stream_copy_to_host(step->queue->stream, results->experts, args->experts.data,
-                            (size_t)results->pairs * sizeof *results->experts));
-    TRY(stream_synchronize(step->queue->stream));
-    for (int64_t pair = 0; pair < results->pairs; pair++) {
-        results->offsets[owner_of(results, ranks, pair) + 1] += results->result_bytes;
-    }
-    for (int r = 0; r < ranks; r++) {
-        results->offsets[r + 1] += results->offsets[r];
-    }
-    return STATUS_OK;
-}
-
-/* Copies the results of rank `rank` between their places and the packed ones, in order of pairs. */
-static enum status move_results(const struct step *step, const struct moe_experts_args *args,
-                                const struct expert_results *results, int rank, bool packs) {
-    unsigned char *packed = results->packed + results->offsets[rank];
-    unsigned char *placed = args->out.data;
-    for (int64_t pair = 0; pair < results->pairs; pair++) {
-        if (owner_of(results, comm_size(step->ranks->tensor), pair) != rank) {
-            continue;
-        }
-        unsigned char *place = placed + (size_t)pair * results->result_bytes;
-        TRY(stream_copy_within(step->queue->stream, packs ? packed : place, packs ? place : packed,
-                               results->result_bytes));
-        packed += results->result_bytes;
-    }
-    return STATUS_OK;
-}
-
-static enum status exchange_results(const struct step *step, const struct moe_experts_args *args,
-                                    const struct expert_results *results) {
-    struct comm *comm = step->ranks->tensor;
-    int own = comm_rank(comm);
-    TRY(move_results(step, args, results, own, true));
-    TRY(comm_gather(comm, step->queue->stream, results->packed + results->offsets[own], results->offsets,
-                    results->packed));
-    for (int rank = 0; rank < comm_size(comm); rank++) {
-        if (rank != own) {
-            TRY(move_results(step, args, results, rank, false));
-        }
-    }
-    return STATUS_OK;
-}
-
-static enum status collect_experts(const struct step *step, const struct moe_experts_args *args,
-                                   int64_t expert_count) {
-    struct expert_results results = {.pairs = args->experts.shape[0] * args->experts.shape[1],
-                                     .expert_count = expert_count,
-                                     .result_bytes =
-                                         (size_t)args->out.shape[2] * dtype_bytes(args->out.dtype)};
-    size_t mark = device_arena_mark(step->queue->arena);
-    void *packed;
-    TRY(op_moe_experts(step->queue, args));
-    TRY(device_arena_alloc(step->queue->arena, (size_t)results.pairs * results.result_bytes, &packed));
-    results.packed = packed;
-    if (!step->queue->is_dry) {
-        results.experts = step->ranks->pair_experts;
-        results.offsets = step->ranks->offsets;
-        for (int r = 0; r <= comm_size(step->ranks->tensor); r++) {
-            results.offsets[r] = 0;
-        }
-        TRY(count_results(step, args, &results));
-        TRY(exchange_results(step, args, &results));
-    }
-    device_arena_release(step->queue->arena, mark);
-    return STATUS_OK;
-}
-
-enum status parallel_moe_experts(const struct step *step, const struct moe_experts_args *args,
-                                 int64_t expert_count) {
-    if (is_alone(step)) {
-        return op_moe_experts(step->queue, args);
-    }
-    return step->ranks->has_expert_parallelism ? collect_experts(step, args, expert_count)
-                                               : sum_experts(step, args);
+    return parallel_gather_tensor(step, picked->shares, own, picked->count, out);
 }

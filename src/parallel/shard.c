@@ -28,6 +28,13 @@ struct shard_range shard_cut_vocabulary(int64_t size, int index, int parts) {
     return (struct shard_range){.first = first, .count = smaller(rows, size - first)};
 }
 
+struct shard_range shard_cut_rows(int64_t count, int index, int parts) {
+    assert(count >= 0 && index >= 0 && index < parts);
+    int64_t rows = divide_up(count, parts);
+    int64_t first = smaller(index * rows, count);
+    return (struct shard_range){.first = first, .count = smaller(rows, count - first)};
+}
+
 struct shard_range shard_cut_experts(int64_t count, int index, int parts) {
     return shard_cut(count, 1, index, parts);
 }

@@ -22,6 +22,7 @@ struct shard_layout {
     const int *first_layers; /* [P + 1]: stage s owns layers first_layers[s] to first_layers[s + 1] - 1 */
     bool has_draft;          /* drafting is on */
     int expert_count;        /* of a layer; dealt out in order over the expert group */
+    bool has_whole_shared_experts; /* experts that see every row are whole on every rank (spec 3.5) */
 };
 
 /* The part of an axis: `count` of its elements from `first`. */
@@ -38,6 +39,12 @@ struct shard_range shard_cut(int64_t length, int64_t unit, int index, int parts)
 
 /* Part of a vocabulary: rows per rank rounded up to a multiple of 64 (G-14); may be short or empty. */
 struct shard_range shard_cut_vocabulary(int64_t size, int index, int parts);
+
+/*
+ * Rows of a step for rank `index` of `parts`: ceil(count / parts) each as long as they last (S-1). Only rows
+ * that exist are counted, so that there is no padding: the last parts may be short or empty (S-8).
+ */
+struct shard_range shard_cut_rows(int64_t count, int index, int parts);
 
 /* Experts of rank `index` of `parts`: in order, and no rank has over one more than another (E-1). */
 struct shard_range shard_cut_experts(int64_t count, int index, int parts);

@@ -11,12 +11,32 @@
 #include "ops/op_queue.h"
 #include "ops/state_rows.h"
 
-/* The groups of ranks that share a step's work; for parallel/ only. */
+enum { STEP_RANKS_MAX = 64 };
+
+/*
+ * How a step's rows are dealt out over the ranks of a stage (sequence parallelism): rank r has rows first[r]
+ * to first[r + 1] - 1. A dry run is that of rank 0, whose share is never smaller than another's.
+ */
+struct row_shares {
+    int64_t first[STEP_RANKS_MAX + 1];
+};
+
+/* How rows get to the ranks of their experts where rows are dealt out (spec parallelism 5.2). */
+enum expert_exchange {
+    EXPERT_EXCHANGE_GATHER,   /* all rows to all ranks; results return to the rows' owners (AG/RS) */
+    EXPERT_EXCHANGE_DISPATCH, /* each row to the ranks that have some of its experts (A2A) */
+};
+
+/* The group of ranks that shares a step's work; for parallel/ only. */
 struct step_ranks {
-    struct comm *tensor;         /* ranks of the stage; each has a part of the matrices */
+    struct comm *tensor;         /* ranks of the stage; each has a part of the matrices. Dry runs need none */
+    int rank;                    /* this one's place among them, */
+    int count;                   /* and how many there are */
     bool has_expert_parallelism; /* whole experts on these ranks, else every expert cut between them */
-    int32_t *pair_experts;       /* host scratch [rows of a step * picks] */
-    size_t *offsets;             /* host scratch [ranks + 1] */
+    enum expert_exchange exchange;
+    bool gathers_late;     /* the first projections of attention run on the own rows (spec parallelism 3.6) */
+    int32_t *pair_experts; /* host scratch [rows of a step * picks] */
+    size_t *offsets;       /* host scratch [2 * (ranks + 1)] */
 };
 
 struct step {
@@ -25,6 +45,7 @@ struct step {
     const struct state_rows *states; /* indexed as the model's state table */
     enum dtype activation;           /* element type of activations */
     const struct step_ranks *ranks;  /* NULL: one rank does it all */
+    const struct row_shares *shares; /* NULL: every rank works on all rows; for parallel/ only */
 };
 
 /* A tensor in the step arena: STEP_TENSOR(step, step->activation, &x, rows, width). */

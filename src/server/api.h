@@ -64,8 +64,11 @@ enum status api_open(const struct api_options *options, struct api **out);
 /* Cancels what runs; replies that are under way end with an error. Nulls. */
 void api_close(struct api **api);
 
-/* Requests under way, for drain and /load. */
+/* Generations under way, for drain and /load. */
 size_t api_running_count(const struct api *api);
+
+/* Fields of requests so far that no API knows; they are ignored. */
+size_t api_unknown_field_count(const struct api *api);
 
 /*
  * Sends the error body of OpenAI's API, or of Anthropic's below /v1/messages: {"error": {"message", "type",

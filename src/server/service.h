@@ -51,7 +51,6 @@ struct service_rules {
 /* Everything is borrowed until submit returns. */
 struct service_request {
     struct sluice_request_options options; /* its constraint and notify stay empty */
-    int prompt_log_probability_count; /* likeliest tokens for each prompt token; -1: nothing is recorded */
     struct service_rules rules;
     /* Called on any thread when there is something to take; must only pass the word on. */
     void (*notify)(void *context);

@@ -13,6 +13,7 @@
 #ifndef SLUICE_TENSOR_LEAVES_H
 #define SLUICE_TENSOR_LEAVES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum {
@@ -63,6 +64,11 @@ struct leaves leaves_whole(int64_t columns, int count);
 
 /* Of rank `rank` of `rank_count`, which divides the count of the whole. */
 struct leaves leaves_part(const struct leaves *whole, int rank, int rank_count);
+
+/* Whether these are a part: then a product with the matrix is one of several that are still to be added. */
+static inline bool leaves_are_cut(const struct leaves *leaves) {
+    return leaves->count < leaves->whole_count;
+}
 
 /* First column of leaf `leaf` (0 to whole_count) in the matrix that was not cut. */
 int64_t leaf_first_column(const struct leaves *leaves, int leaf);

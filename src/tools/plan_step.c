@@ -52,10 +52,12 @@ static enum status run_logits(const struct dry_run *run, const struct step *step
     for (int i = 0; i < source.count; i++) {
         source.tensors[i] = tensor_slice(&source.tensors[i], 0, is_draft ? count : rows);
     }
+    struct picked_rows picked = {.own_count = count, .count = count};
     TRY(device_arena_alloc(step->queue->arena, (size_t)count * sizeof(int32_t), &indices));
     TRY(DEVICE_ARENA_TENSOR(step->queue->arena, DTYPE_F32, &logits, count, run->model->vocabulary_size));
-    return is_draft ? family->forward_draft_head(run->model, step, &source, NULL, &logits)
-                    : family->forward_head(run->model, step, &source, indices, &logits);
+    picked.rows = is_draft ? NULL : indices;
+    return is_draft ? family->forward_draft_head(run->model, step, &source, &picked, &logits)
+                    : family->forward_head(run->model, step, &source, &picked, &logits);
 }
 
 static enum status run_head(const struct dry_run *run, const struct step *step, struct boundary *boundary) {

@@ -1,17 +1,13 @@
 /* Rings or direct exchanges: both send the same bytes per rank. */
 #include "tools/plan_traffic.h"
 
-#include <math.h>
-
-double plan_remote_ranks(double ranks, double picks) {
-    return (ranks - 1.0) * (1.0 - pow(1.0 - 1.0 / ranks, picks));
-}
+#include "parallel/sharing_choice.h"
 
 /* Routed experts on whole ranks: rows go to the ranks that hold their experts and return (S-27). */
 static void add_exchange(const struct plan_traffic_input *input, double gather, struct plan_traffic *out) {
     double ranks = mesh_group_size(&input->mesh, MESH_GROUP_EXPERT);
     double own_rows = input->rows / input->mesh.tensor;
-    double remote = plan_remote_ranks(ranks, input->expert_picks);
+    double remote = sharing_remote_ranks(ranks, input->expert_picks);
     bool is_everywhere = !input->has_sequence_parallelism && input->mesh.data == 1;
     double results = input->is_strict ? input->expert_picks * (ranks - 1.0) / ranks : remote;
     out->dispatch_bytes =

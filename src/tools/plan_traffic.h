@@ -23,9 +23,6 @@ struct plan_traffic_input {
     double combine_bytes;    /* and back */
 };
 
-/* Ranks other than its own that a token's experts are expected on, `picks` of them over `ranks` (3.4). */
-double plan_remote_ranks(double ranks, double picks);
-
 /* Bytes that one rank sends. */
 struct plan_traffic plan_traffic_make(const struct plan_traffic_input *input);
 

@@ -41,9 +41,11 @@ static struct cut cut_of(const struct tensor_spec *spec, const struct shard_layo
     if (placement == PLACEMENT_SPLIT_EXPERTS && !layout->mesh.has_expert_parallelism) {
         placement = spec->inner_placement;
     }
+    bool is_whole = placement == PLACEMENT_REPLICATED || placement == PLACEMENT_SPLIT_EXPERTS ||
+                    (spec->is_shared_expert && layout->has_whole_shared_experts);
     bool is_looked_up = placement == PLACEMENT_SPLIT_VOCABULARY && spec->stage != STAGE_LAST;
     struct cut cut = {.axis = AXIS_NONE, .parts = 1};
-    if (placement == PLACEMENT_REPLICATED || placement == PLACEMENT_SPLIT_EXPERTS || is_looked_up) {
+    if (is_whole || is_looked_up) {
         return cut;
     }
     cut.axis = placement == PLACEMENT_SPLIT_COLUMNS ? AXIS_COLUMNS : AXIS_ROWS;

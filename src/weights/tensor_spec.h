@@ -37,6 +37,7 @@ struct tensor_spec {
     enum placement placement;
     enum placement inner_placement; /* of split experts, where each rank has a part of every one */
     int placement_unit;             /* rows or columns that may not be torn apart; 1 if any cut is legal */
+    bool is_shared_expert;  /* of an expert that sees every row: a layout may have it whole on every rank */
     const char *even_units; /* what units are, if all ranks must have equally many; else NULL (G-9). Static */
     int leaf_count;         /* leaves of the sums over columns: a cut must leave them whole; 1: plain sums */
     enum placement_stage stage;

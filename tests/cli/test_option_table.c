@@ -59,7 +59,7 @@ static void test_defaults_of_chat(void **state) {
 static void test_spellings_of_layouts(void **state) {
     (void)state;
     struct cli_options options;
-    char *argv[] = {"-tp", "4", "--pp", "2", "-dp=3", "-ep", "--no-sp"};
+    char *argv[] = {"-tp", "4", "--pp", "2", "-dp=3", "-ep", "--sp", "off"};
     assert_int_equal(parse(CLI_PLAN, 0, NULL, &options), STATUS_OK);
     assert_int_equal(options.tensor_parallel_size, 1);
     assert_false(options.tensor_parallel_size_given || options.enable_expert_parallel_given ||
@@ -72,7 +72,7 @@ static void test_spellings_of_layouts(void **state) {
     assert_int_equal(options.pipeline_parallel_size, 2);
     assert_int_equal(options.data_parallel_size, 3);
     assert_true(options.enable_expert_parallel && options.enable_expert_parallel_given);
-    assert_true(options.sp_given && !options.sp);
+    assert_true(options.sp_given && options.sp == 2);
     /* One letter has one dash. */
     char *wrong[] = {"--n", "4"};
     assert_int_equal(parse(CLI_GENERATE, 2, wrong, &options), STATUS_USAGE);

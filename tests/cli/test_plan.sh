@@ -31,7 +31,7 @@ expect "search names the best" "layout    dp" --config "$flash" --gpus 8x141GB
 expect "asked layout" "layout    dp 1, pp 2, tp 8, ep, sp on 16 ranks" \
     --config "$pro" --gpus 8xh200 --hosts 2 -tp 8 -pp 2
 expect "spelt out" "layout    dp 2, pp 1, tp 4 on 8 ranks" --config "$flash" --gpus 8xh200 \
-    --tensor-parallel-size 4 --data-parallel-size=2 --no-enable-expert-parallel --no-sp
+    --tensor-parallel-size 4 --data-parallel-size=2 --no-enable-expert-parallel --sp off
 expect "hosts" "(between hosts)" --config "$flash" --hosts 2x128GB --link 25Gbit -pp 2
 expect "partition" "0-19" --config "$flash" --hosts 2x128GB -pp 2 --pp-layer-partition 20,23
 expect "drafts" "embedding for drafts 1.06 GB" --config "$flash" --hosts 2x128GB -pp 2 --pp-layer-partition 20,23 \
@@ -85,7 +85,7 @@ refuse "drafter" 1 "DSpark" --config "$2/tests/golden/configs/flash-0731.json" -
     --speculative-config '{"method":"mtp","num_speculative_tokens":1}'
 refuse "context length" 2 "--max-model-len is 2000000" --config "$flash" --gpus 8xh200 -pp 8 --max-model-len 2000000
 refuse "sequences" 2 "lower --max-num-seqs" --config "$flash" --gpus 8xh200 -pp 8 --max-num-seqs 600
-refuse "part of a layout" 2 "name it by -tp, -pp or -dp" --config "$flash" --gpus 8xh200 --no-sp
+refuse "part of a layout" 2 "name it by -tp, -pp or -dp" --config "$flash" --gpus 8xh200 --sp off
 refuse "layout and scale" 2 "--scale searches" --config "$flash" --gpus 8xh200 --scale 8,16 -tp 8
 refuse "no file" 1 "nowhere.json" --config "$work/nowhere.json" --gpus 8xh200
 

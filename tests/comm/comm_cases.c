@@ -458,6 +458,30 @@ int case_random(struct comm *comm, uint64_t seed, int count) {
     return failure_count;
 }
 
+/* Who waits for the root waits as long as it takes, and can be seen; what comes then has its deadline again.
+ */
+int case_idle_root(struct comm *comm) {
+    int failure_count = 0;
+    int value = comm_rank(comm);
+    struct comm_watch watch = {.operation = NULL};
+    struct timespec idle = {.tv_nsec = 700000000};
+    EXPECT(comm_barrier(comm) == STATUS_OK);
+    comm_set_watch(comm, &watch);
+    comm_set_deadline(comm, 0.5);
+    comm_set_idle_deadline(comm, COMM_NO_DEADLINE_SECONDS);
+    if (comm_rank(comm) == 0) {
+        nanosleep(&idle, NULL);
+    }
+    EXPECT(comm_broadcast_host(comm, 0, &value, sizeof value) == STATUS_OK);
+    EXPECT(value == 0);
+    EXPECT(watch.operation == NULL);
+    EXPECT(comm_rank(comm) != 1 || watch.peer == 0);
+    comm_set_deadline(comm, 30);
+    comm_set_watch(comm, NULL);
+    EXPECT(comm_barrier(comm) == STATUS_OK);
+    return failure_count;
+}
+
 int all_cases(struct comm *comm, int random_count) {
     return case_sums(comm) + case_scattered_sums(comm) + case_gather(comm) + case_exchange(comm) +
            case_broadcast(comm) + case_agree(comm) + case_messages(comm) + case_wrong_size(comm) +

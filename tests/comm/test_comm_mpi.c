@@ -153,9 +153,9 @@ int main(int argument_count, char **arguments) {
         return EXIT_FAILURE;
     }
     comm_set_deadline(comm, 60);
-    int failure_count = all_cases(comm, 300) + case_long_message(comm) + check_groups(comm) +
-                        check_bad_groups(comm) + check_missing_rank(comm) + check_abort(comm) +
-                        check_idle(comm, idle_seconds);
+    int failure_count = all_cases(comm, 300) + case_long_message(comm) + case_idle_root(comm) +
+                        check_groups(comm) + check_bad_groups(comm) + check_missing_rank(comm) +
+                        check_abort(comm) + check_idle(comm, idle_seconds);
     comm_destroy(&comm);
     return failure_count == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -95,6 +95,16 @@ static int run_long_message(struct comm *comm, void *context) {
     return case_long_message(comm);
 }
 
+static int run_idle_root(struct comm *comm, void *context) {
+    (void)context;
+    return case_idle_root(comm);
+}
+
+static void test_ranks_wait_for_work_without_deadline(void **state) {
+    (void)state;
+    run_group(3, run_idle_root, NULL);
+}
+
 static void test_long_message_arrives(void **state) {
     (void)state;
     run_group(2, run_long_message, NULL);
@@ -407,6 +417,7 @@ int main(void) {
         cmocka_unit_test(test_all_cases_hold_for_every_size),
         cmocka_unit_test(test_many_random_operations_hold),
         cmocka_unit_test(test_long_message_arrives),
+        cmocka_unit_test(test_ranks_wait_for_work_without_deadline),
         cmocka_unit_test(test_group_of_one_does_the_same),
         cmocka_unit_test(test_barrier_waits_for_all),
         cmocka_unit_test(test_missing_rank_is_reported_in_time),

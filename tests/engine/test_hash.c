@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -32,6 +33,27 @@ static void sha256_gives_the_published_digests(void **state) {
         assert_int_equal(hash_sha256(vectors[i].message, vectors[i].length, digest), STATUS_OK);
         assert_memory_equal(digest, vectors[i].digest, sizeof digest);
     }
+}
+
+/* RFC 4231, test cases 2 and 6 (a key longer than a block). */
+static void hmac_gives_the_published_digests(void **state) {
+    (void)state;
+    static const uint8_t short_key[HASH_SHA256_BYTES] = {
+        0x5b, 0xdc, 0xc1, 0x46, 0xbf, 0x60, 0x75, 0x4e, 0x6a, 0x04, 0x24, 0x26, 0x08, 0x95, 0x75, 0xc7,
+        0x5a, 0x00, 0x3f, 0x08, 0x9d, 0x27, 0x39, 0x83, 0x9d, 0xec, 0x58, 0xb9, 0x64, 0xec, 0x38, 0x43};
+    static const uint8_t long_key[HASH_SHA256_BYTES] = {
+        0x60, 0xe4, 0x31, 0x59, 0x1e, 0xe0, 0xb6, 0x7f, 0x0d, 0x8a, 0x26, 0xaa, 0xcb, 0xf5, 0xb7, 0x7f,
+        0x8e, 0x0b, 0xc6, 0x21, 0x37, 0x28, 0xc5, 0x14, 0x05, 0x46, 0x04, 0x0f, 0x0e, 0xe3, 0x7f, 0x54};
+    uint8_t key[131];
+    uint8_t digest[HASH_SHA256_BYTES];
+    memset(key, 0xaa, sizeof key);
+    assert_int_equal(hash_hmac_sha256("Jefe", 4, "what do ya want for nothing?", 28, digest), STATUS_OK);
+    assert_true(hash_digest_is_equal(digest, short_key));
+    static const char text[] = "Test Using Larger Than Block-Size Key - Hash Key First";
+    assert_int_equal(hash_hmac_sha256(key, sizeof key, text, sizeof text - 1, digest), STATUS_OK);
+    assert_true(hash_digest_is_equal(digest, long_key));
+    digest[31] ^= 1;
+    assert_false(hash_digest_is_equal(digest, long_key));
 }
 
 /* Lengths and seeds of the sanity check of xxhash's own program (xxhsum 0.8), over its test bytes. */
@@ -68,6 +90,7 @@ static void xxh3_gives_the_published_values(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sha256_gives_the_published_digests),
+        cmocka_unit_test(hmac_gives_the_published_digests),
         cmocka_unit_test(xxh3_gives_the_published_values),
     };
     return cmocka_run_group_tests_name("hash", tests, NULL, NULL);

@@ -272,7 +272,8 @@ static struct boundary direct_draft(struct direct *direct, const struct boundary
     EXPECT_OK(model->family->forward_draft(model, &step, in, in_rows, &out));
     struct boundary last = out;
     last.tensors[0] = tensor_slice(&out.tensors[0], segment.row_count - 1, 1);
-    EXPECT_OK(model->family->forward_draft_head(model, &step, &last, NULL, &device_logits));
+    const struct picked_rows picked = {.own_count = 1, .count = 1};
+    EXPECT_OK(model->family->forward_draft_head(model, &step, &last, &picked, &device_logits));
     EXPECT_OK(stream_copy_to_host(stream, logits, device_logits.data, tensor_bytes(&device_logits)));
     EXPECT_OK(stream_synchronize(stream));
     return out;

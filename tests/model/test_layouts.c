@@ -1,7 +1,7 @@
 /*
- * The same bits on every layout (spec parallelism 6.1 L0 and L1, T-8): requests on layout-v4 over pipeline
- * stages, tensor ranks, whole or cut experts and drafts give what one rank gives, token by token and, by
- * their log-probabilities, logit by logit.
+ * The same bits on every layout (spec parallelism 6.1 L0 and L1, S-22, T-8): requests on layout-v4 over
+ * pipeline stages, tensor ranks that share rows or not, whole or cut experts, ways to reach them, and drafts
+ * give what one rank gives, token by token and, by their log-probabilities, logit by logit.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,6 +40,24 @@ struct layout {
     int drafts;
     int step_tokens;
     bool has_cache;
+    int rows;     /* enum sluice_row_sharing */
+    int exchange; /* enum sluice_expert_exchange */
+    int shared;   /* enum sluice_shared_experts */
+    int gather;   /* enum sluice_row_gather */
+    int rows_min;
+};
+
+/* Names for the tables below. */
+enum {
+    ON = SLUICE_ROW_SHARING_ON,
+    OFF = SLUICE_ROW_SHARING_OFF,
+    AUTO = SLUICE_ROW_SHARING_AUTO,
+    AGRS = SLUICE_EXPERT_EXCHANGE_GATHER,
+    A2A = SLUICE_EXPERT_EXCHANGE_DISPATCH,
+    CUT = SLUICE_SHARED_EXPERTS_CUT,
+    WHOLE = SLUICE_SHARED_EXPERTS_WHOLE,
+    EARLY = SLUICE_ROW_GATHER_EARLY,
+    LATE = SLUICE_ROW_GATHER_LATE,
 };
 
 static struct sluice_engine *open_engine(const struct fixture *fixture, int numerics,
@@ -58,7 +76,12 @@ static struct sluice_engine *open_engine(const struct fixture *fixture, int nume
     options.parallel =
         (struct sluice_parallel_options){.pipeline = layout->pipeline,
                                          .tensor = layout->tensor,
-                                         .has_expert_parallelism = layout->has_expert_parallelism};
+                                         .has_expert_parallelism = layout->has_expert_parallelism,
+                                         .row_sharing = (enum sluice_row_sharing)layout->rows,
+                                         .shared_rows_min = layout->rows_min,
+                                         .row_gather = (enum sluice_row_gather)layout->gather,
+                                         .expert_exchange = (enum sluice_expert_exchange)layout->exchange,
+                                         .shared_experts = (enum sluice_shared_experts)layout->shared};
     EXPECT_OK(sluice_engine_open(&options, &engine));
     return engine;
 }
@@ -90,7 +113,7 @@ static void run(const struct fixture *fixture, struct sluice_engine *engine, str
 }
 
 static int set_up(void **state) {
-    static const struct layout one_rank = {1, 1, true, 0, 64, false};
+    static const struct layout one_rank = {1, 1, true, 0, 64, false, OFF, AGRS, CUT, EARLY, 0};
     struct fixture *fixture = calloc(1, sizeof *fixture);
     assert_non_null(fixture);
     fixture_make(fixture->directory);
@@ -121,9 +144,10 @@ static void expect_same(const struct fixture *fixture, int numerics, const struc
     sluice_engine_close(&engine);
     for (int i = 0; i < REQUESTS; i++) {
         if (memcmp(&answers[i], &fixture->alone[numerics][i], sizeof answers[i]) != 0) {
-            fail_msg("numerics %d, pp %d, tp %d, ep %d, %d drafts: request %d differs from one rank's",
+            fail_msg("numerics %d, pp %d, tp %d, ep %d, %d drafts, sp %d, exchange %d, shared %d, gather %d: "
+                     "request %d differs from one rank's",
                      numerics, layout->pipeline, layout->tensor, layout->has_expert_parallelism,
-                     layout->drafts, i);
+                     layout->drafts, layout->rows, layout->exchange, layout->shared, layout->gather, i);
         }
     }
 }
@@ -137,32 +161,63 @@ static void run_layouts(const struct fixture *fixture, const struct layout *layo
 }
 
 static void test_tensor_ranks(void **state) {
-    static const struct layout layouts[] = {{1, 2, true, 0, 64, false},
-                                            {1, 2, false, 0, 64, false},
-                                            {1, 4, true, 0, 5, true},
-                                            {1, 4, false, 0, 64, false}};
+    static const struct layout layouts[] = {{1, 2, true, 0, 64, false, OFF, AGRS, CUT, EARLY, 0},
+                                            {1, 2, false, 0, 64, false, OFF, AGRS, CUT, EARLY, 0},
+                                            {1, 4, true, 0, 5, true, OFF, AGRS, CUT, EARLY, 0},
+                                            {1, 4, false, 0, 64, false, OFF, AGRS, WHOLE, EARLY, 0}};
     run_layouts(*state, layouts, sizeof layouts / sizeof layouts[0]);
 }
 
 static void test_stages(void **state) {
-    static const struct layout layouts[] = {
-        {2, 1, true, 0, 64, false}, {3, 1, true, 0, 7, true}, {8, 1, true, 0, 64, false}};
+    static const struct layout layouts[] = {{2, 1, true, 0, 64, false, ON, AGRS, CUT, EARLY, 0},
+                                            {3, 1, true, 0, 7, true, ON, AGRS, CUT, EARLY, 0},
+                                            {8, 1, true, 0, 64, false, ON, AGRS, CUT, EARLY, 0}};
     run_layouts(*state, layouts, sizeof layouts / sizeof layouts[0]);
 }
 
 static void test_drafts_on_ranks(void **state) {
-    static const struct layout layouts[] = {{1, 2, true, 1, 64, true},
-                                            {2, 1, true, 2, 64, true},
-                                            {2, 2, false, 3, 9, false},
-                                            {3, 2, true, 3, 64, true}};
+    static const struct layout layouts[] = {{1, 2, true, 1, 64, true, OFF, AGRS, CUT, EARLY, 0},
+                                            {2, 1, true, 2, 64, true, OFF, AGRS, CUT, EARLY, 0},
+                                            {2, 2, false, 3, 9, false, OFF, AGRS, CUT, EARLY, 0},
+                                            {3, 2, true, 3, 64, true, OFF, AGRS, CUT, EARLY, 0}};
+    run_layouts(*state, layouts, sizeof layouts / sizeof layouts[0]);
+}
+
+/* Every step, those of one row too, where most ranks then have none (S-8, T-2). */
+static void test_shared_rows(void **state) {
+    static const struct layout layouts[] = {{1, 2, true, 0, 64, false, ON, AGRS, CUT, EARLY, 0},
+                                            {1, 2, false, 0, 9, true, ON, AGRS, WHOLE, LATE, 0},
+                                            {1, 2, true, 0, 7, true, ON, A2A, WHOLE, LATE, 0},
+                                            {1, 4, true, 0, 64, false, ON, A2A, CUT, LATE, 0},
+                                            {1, 4, true, 0, 5, true, ON, AGRS, WHOLE, EARLY, 0},
+                                            {1, 4, false, 0, 64, false, ON, A2A, CUT, EARLY, 0}};
+    run_layouts(*state, layouts, sizeof layouts / sizeof layouts[0]);
+}
+
+/* The switch is per step: prompts share their rows, answers do not (S-25, S-28). */
+static void test_switch_by_rows(void **state) {
+    static const struct layout layouts[] = {{1, 2, true, 0, 64, true, AUTO, AGRS, CUT, LATE, 0},
+                                            {1, 4, true, 2, 64, true, AUTO, A2A, WHOLE, LATE, 0},
+                                            {2, 2, true, 3, 33, true, AUTO, A2A, CUT, EARLY, 3}};
+    run_layouts(*state, layouts, sizeof layouts / sizeof layouts[0]);
+}
+
+/* S-22, S-24: over stages and with drafts, whose rows stay with their sources. */
+static void test_shared_rows_on_stages(void **state) {
+    static const struct layout layouts[] = {{2, 2, true, 0, 64, false, ON, A2A, CUT, LATE, 0},
+                                            {3, 4, true, 0, 11, true, ON, AGRS, WHOLE, LATE, 0},
+                                            {1, 2, true, 1, 64, true, ON, A2A, CUT, LATE, 0},
+                                            {1, 4, false, 2, 9, false, ON, AGRS, CUT, EARLY, 0},
+                                            {2, 2, false, 3, 9, true, ON, AGRS, WHOLE, LATE, 0},
+                                            {3, 2, true, 3, 64, true, ON, A2A, CUT, EARLY, 0}};
     run_layouts(*state, layouts, sizeof layouts / sizeof layouts[0]);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tensor_ranks),
-        cmocka_unit_test(test_stages),
-        cmocka_unit_test(test_drafts_on_ranks),
+        cmocka_unit_test(test_tensor_ranks),    cmocka_unit_test(test_stages),
+        cmocka_unit_test(test_drafts_on_ranks), cmocka_unit_test(test_shared_rows),
+        cmocka_unit_test(test_switch_by_rows),  cmocka_unit_test(test_shared_rows_on_stages),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

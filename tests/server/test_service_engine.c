@@ -50,6 +50,40 @@ static void test_answers_are_the_engines(void **state) {
     assert_null(service);
 }
 
+/* Those of the prompt are what the engine records, all before the first token. */
+static void test_prompt_log_probabilities(void **state) {
+    struct request_fixture *fixture = *state;
+    static struct service_call call;
+    struct service *service = open_service();
+    struct service_client client;
+    struct sluice_engine_options engine_options = request_engine_options();
+    struct sluice_engine *engine;
+    struct sluice_request *direct;
+    struct sluice_request_options options = request_options(&fixture->requests[1]);
+    options.prompt_log_probability_count = REQUEST_TOP;
+    struct service_request request = service_request_of(&options);
+    service_client_init(&client, service);
+    EXPECT_OK(service_call_submit(&client, &request, &call));
+    EXPECT_OK(sluice_engine_open(&engine_options, &engine));
+    EXPECT_OK(sluice_engine_submit(engine, &options, &direct));
+    sluice_request_wait(direct, SIZE_MAX, SIZE_MAX, -1.0);
+    service_call_wait(&call, SIZE_MAX);
+    request_expect_answer(fixture, 1, &call.answer, "with the prompt's log-probabilities");
+    assert_int_equal(call.prompt_token_count, options.prompt_count);
+    assert_memory_equal(call.prompt_tokens, options.prompt, options.prompt_count * sizeof *options.prompt);
+    for (size_t i = 1; i < options.prompt_count; i++) {
+        struct sluice_log_probability chosen;
+        EXPECT_OK(sluice_request_prompt_log_probabilities(direct, i, &chosen, NULL));
+        assert_int_equal(call.prompt_chosen[i].token, options.prompt[i]);
+        assert_true(call.prompt_chosen[i].log_probability == chosen.log_probability);
+    }
+    sluice_request_release(&direct);
+    sluice_engine_close(&engine);
+    service_call_release(&call);
+    service_client_deinit(&client);
+    service->kind->close(&service);
+}
+
 static void test_given_up_and_cancelled(void **state) {
     struct request_fixture *fixture = *state;
     static struct service_call calls[2];
@@ -97,15 +131,13 @@ static void test_what_cannot_be_done_is_refused(void **state) {
     request = service_request_of(&options);
     request.rules.min_tokens = 1;
     expect_refused(service, &request, STATUS_UNSUPPORTED, "min_tokens");
-    request = service_request_of(&options);
-    request.prompt_log_probability_count = 0;
-    expect_refused(service, &request, STATUS_UNSUPPORTED, "prompt_logprobs");
     service->kind->close(&service);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_answers_are_the_engines),
+        cmocka_unit_test(test_prompt_log_probabilities),
         cmocka_unit_test(test_given_up_and_cancelled),
         cmocka_unit_test(test_what_cannot_be_done_is_refused),
     };

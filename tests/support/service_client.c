@@ -25,7 +25,7 @@ void service_client_deinit(struct service_client *client) {
 }
 
 struct service_request service_request_of(const struct sluice_request_options *options) {
-    return (struct service_request){.options = *options, .prompt_log_probability_count = -1};
+    return (struct service_request){.options = *options};
 }
 
 static void notify(void *context) {
@@ -60,6 +60,15 @@ static void keep(struct service_call *call, const struct service_token *token) {
     answer->tokens[answer->count++] = token->id;
 }
 
+/* They come at once, before the first token. */
+static void keep_prompt_token(struct service_call *call, const struct service_token *token) {
+    assert_int_equal(call->answer.count, 0);
+    assert_true(call->prompt_token_count < SERVICE_PROMPT_MAX);
+    assert_int_equal(token->top_count, call->prompt_token_count == 0 ? 0 : REQUEST_TOP);
+    call->prompt_chosen[call->prompt_token_count] = token->chosen;
+    call->prompt_tokens[call->prompt_token_count++] = token->id;
+}
+
 void service_call_take(struct service_call *call) {
     struct service_update update;
     pthread_mutex_lock(&call->client->mutex);
@@ -70,6 +79,9 @@ void service_call_take(struct service_call *call) {
         return;
     }
     call->client->service->kind->take(call->generation, &update);
+    for (size_t i = 0; i < update.prompt_token_count; i++) {
+        keep_prompt_token(call, &update.prompt_tokens[i]);
+    }
     for (size_t i = 0; i < update.token_count; i++) {
         keep(call, &update.tokens[i]);
     }

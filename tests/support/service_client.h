@@ -11,6 +11,8 @@
 #include "server/service.h"
 #include "support/request_fixture.h"
 
+enum { SERVICE_PROMPT_MAX = 512 };
+
 struct service_client {
     struct service *service; /* borrowed */
     pthread_mutex_t mutex;
@@ -22,7 +24,10 @@ struct service_call {
     struct generation *generation;
     bool has_news; /* guarded by the client's mutex */
     bool is_over;
-    struct answer answer;              /* so far; of long ones the end is only counted */
+    struct answer answer; /* so far; of long ones the end is only counted */
+    int32_t prompt_tokens[SERVICE_PROMPT_MAX];
+    struct sluice_log_probability prompt_chosen[SERVICE_PROMPT_MAX];
+    size_t prompt_token_count;
     struct sluice_request_state state; /* the last one; its message is gone */
     char message[512];
 };

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "parallel/sharing_choice.h"
 #include "tools/plan_fixture.h"
 #include "tools/plan_speed.h"
 #include "tools/plan_traffic.h"
@@ -22,12 +23,12 @@ static void expect_near(double actual, double expected, double tolerance) {
 /* 3.4: remote ranks that a token's experts are expected on. */
 static void remote_ranks_are_those_of_the_table(void **state) {
     (void)state;
-    expect_near(plan_remote_ranks(8, 6), 3.86, 0.002);
-    expect_near(plan_remote_ranks(8, 8), 4.59, 0.002);
-    assert_true(plan_remote_ranks(1, 6) == 0.0);
+    expect_near(sharing_remote_ranks(8, 6), 3.86, 0.002);
+    expect_near(sharing_remote_ranks(8, 8), 4.59, 0.002);
+    assert_true(sharing_remote_ranks(1, 6) == 0.0);
     /* E-9: what strict results cost over one row per rank. */
-    expect_near(6.0 * 7 / 8 / plan_remote_ranks(8, 6), 1.36, 0.005);
-    expect_near(6.0 * 15 / 16 / plan_remote_ranks(16, 6), 1.17, 0.005);
+    expect_near(6.0 * 7 / 8 / sharing_remote_ranks(8, 6), 1.36, 0.005);
+    expect_near(6.0 * 15 / 16 / sharing_remote_ranks(16, 6), 1.17, 0.005);
 }
 
 /* 3.4: for T=8, k=6, with bf16 sums: 3.5 nB per MoE layer without and 2.47 nB with sequence parallelism. */

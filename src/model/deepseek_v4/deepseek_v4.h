@@ -167,7 +167,7 @@ enum status deepseek_v4_forward_embed(const struct model *model, const struct st
 enum status deepseek_v4_forward_layers(const struct model *model, const struct step *step,
                                        struct boundary *boundary, int first, int end);
 enum status deepseek_v4_forward_head(const struct model *model, const struct step *step,
-                                     const struct boundary *boundary, const int32_t *rows,
+                                     const struct boundary *boundary, const struct picked_rows *picked,
                                      struct tensor *logits);
 enum status deepseek_v4_forward_draft(const struct model *model, const struct step *step,
                                       const struct boundary *in, const int32_t *in_rows,
@@ -175,7 +175,7 @@ enum status deepseek_v4_forward_draft(const struct model *model, const struct st
 enum status deepseek_v4_forward_draft_state(const struct model *model, const struct step *step,
                                             const struct boundary *in, const int32_t *in_rows);
 enum status deepseek_v4_forward_draft_head(const struct model *model, const struct step *step,
-                                           const struct boundary *boundary, const int32_t *rows,
+                                           const struct boundary *boundary, const struct picked_rows *picked,
                                            struct tensor *logits);
 double deepseek_v4_describe_row_work(const struct model *model, int64_t position, double *rows_read);
 void deepseek_v4_describe(const struct model *model, struct string_buffer *out);

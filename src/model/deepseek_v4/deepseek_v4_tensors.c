@@ -466,6 +466,7 @@ static enum status add_row(const struct listing *listing, const struct tensor_ro
     spec->shape[1] = columns;
     spec->placement = row->placement;
     fill_cut(listing, spec, row->placement, row->unit);
+    spec->is_shared_expert = row->unit == UNIT_BLOCK; /* nothing else in these tables is cut at blocks */
     spec->value_limit = listing->model->config.expert_count;
     if (weight != NULL) {
         describe_weight(weight, spec, row->columns == DIM_NONE ? 1 : rows,

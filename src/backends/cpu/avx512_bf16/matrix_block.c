@@ -17,14 +17,14 @@ enum {
     INPUT_BYTES_NEAR = 2 << 20,
 };
 
-/* Scratch: the panel, one row of floats for the slow decoder, scales of four FP4 rows, scaled inputs. */
+/* Scratch: the panel, one row of floats for the slow decoder, scales of FP4 rows, scaled inputs. */
 static size_t panel_bytes(int64_t columns) {
     return (size_t)(MATRIX_BLOCK_ROWS * input_row_stride(columns)) * sizeof(uint16_t);
 }
 
 size_t matrix_block_scratch_bytes(int64_t columns) {
     size_t bytes = panel_bytes(columns) + (size_t)input_row_stride(columns) * sizeof(float) +
-                   STREAM_ROWS * lowered_words(columns) * sizeof(uint16_t) +
+                   lowered_words(columns, ROWS) * sizeof(uint16_t) +
                    (size_t)(STREAM_INPUTS * input_row_stride(columns)) * sizeof(uint16_t);
     return kernel_workspace_bytes(bytes);
 }
@@ -82,7 +82,7 @@ static inline __attribute__((always_inline)) bool decode_row_fast(const struct w
 
 static void decode_row(const struct weight_block *block, int64_t row, const struct panel_row *to) {
     enum weight_format format = block->weight->format;
-    bool is_done = format == WEIGHT_PLAIN || prepare_scales(block, row, block->lowered);
+    bool is_done = format == WEIGHT_PLAIN || prepare_scales(block, row, 1, block->lowered);
     struct row_source source = source_of(block, row, block->lowered);
     if (is_done && format == WEIGHT_FP8) {
         is_done = decode_row_fast(block, WEIGHT_FP8, &source, to);
@@ -184,7 +184,7 @@ static struct weight_block make_block(const struct weight *weight, const struct 
     block.panel = scratch;
     block.floats = (float *)(void *)((char *)scratch + panel_bytes(weight->columns));
     block.lowered = (uint16_t *)(block.floats + block.stride);
-    block.scaled_inputs = block.lowered + STREAM_ROWS * lowered_words(weight->columns);
+    block.scaled_inputs = block.lowered + lowered_words(weight->columns, ROWS);
     if (weight->format == WEIGHT_FP8) {
         block.fp8 = fp8_table_load();
         block.fp8_plain = fp8_plain_table_load();

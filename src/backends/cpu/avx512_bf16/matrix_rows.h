@@ -33,16 +33,16 @@ struct weight_block {
     int64_t stride; /* columns, padded */
     uint16_t *panel;
     float *floats;
-    uint16_t *lowered;       /* (STREAM_ROWS, lowered_words) */
+    uint16_t *lowered;       /* scales of ROWS rows */
     uint16_t *scaled_inputs; /* (STREAM_INPUTS, stride) */
     struct fp8_table fp8;
     struct fp8_table fp8_plain;
     __m512i fp4;
 };
 
-/* Words that prepare_scales writes for a row. */
-static inline size_t lowered_words(int64_t columns) {
-    return (size_t)((columns + CHUNK - 1) / CHUNK * CHUNK / WEIGHT_FP4_GROUP + 32);
+/* Words that prepare_scales writes for so many rows at most, and reads behind them. */
+static inline size_t lowered_words(int64_t columns, int64_t rows) {
+    return (size_t)(rows * ((columns + WEIGHT_FP4_GROUP - 1) / WEIGHT_FP4_GROUP) + 32);
 }
 
 /* Bytes of so many codes of a row. */
@@ -54,19 +54,29 @@ static inline __mmask64 columns_mask(int64_t left) {
     return left >= 64 ? ~(__mmask64)0 : ((__mmask64)1 << left) - 1;
 }
 
-/* Scales of a row as words to lower exponents by; false if one is out of the fast range. */
-static inline bool prepare_scales(const struct weight_block *block, int64_t row, uint16_t *lowered) {
+/* Scales of a row: one per block of columns. */
+static inline int64_t scale_count(const struct weight_block *block) {
+    int64_t unit = block->weight->format == WEIGHT_FP8 ? WEIGHT_FP8_BLOCK : WEIGHT_FP4_GROUP;
+    return (block->columns + unit - 1) / unit;
+}
+
+/*
+ * Scales of rows as words to lower exponents by, one row behind the other; false if one is out of the fast
+ * range. Of FP8 rows one is asked for at a time.
+ */
+static inline bool prepare_scales(const struct weight_block *block, int64_t row, int64_t row_count,
+                                  uint16_t *lowered) {
     const struct weight *weight = block->weight;
     bool is_fp8 = weight->format == WEIGHT_FP8;
-    int64_t unit = is_fp8 ? WEIGHT_FP8_BLOCK : WEIGHT_FP4_GROUP;
-    int64_t count = (block->columns + unit - 1) / unit;
+    int64_t of_row = scale_count(block);
+    int64_t count = row_count * of_row;
     const uint8_t *scales =
-        (const uint8_t *)weight->scales + (is_fp8 ? row / WEIGHT_FP8_BLOCK * count : row * count);
+        (const uint8_t *)weight->scales + (is_fp8 ? row / WEIGHT_FP8_BLOCK * of_row : row * of_row);
     int largest = is_fp8 ? FP8_SCALE_LARGEST : FP4_SCALE_LARGEST;
-    _mm_prefetch((const char *)scales + ROWS * count, _MM_HINT_T0);
     __m512i highest = _mm512_set1_epi16((short)largest);
     __mmask32 is_outside = 0;
     for (int64_t i = 0; i < count; i += 32) {
+        _mm_prefetch((const char *)scales + ROWS * of_row + i, _MM_HINT_T0);
         __mmask32 mask = count - i >= 32 ? 0xFFFFFFFFu : (1u << (count - i)) - 1;
         __m512i scale = _mm512_cvtepu8_epi16(_mm256_maskz_loadu_epi8(mask, scales + i));
         is_outside |= _mm512_mask_cmpgt_epu16_mask(mask, scale, highest);

@@ -15,9 +15,11 @@ enum {
     AHEAD_BYTES_MAX = 32768,
 };
 
-/* One tile: its rows, its inputs, and how far ahead to ask for weights. */
+/* One tile: its rows, each so far behind the one before, its inputs, and how far ahead to ask for weights. */
 struct stream_tile {
-    struct row_source rows[STREAM_ROWS];
+    struct row_source first;
+    int64_t code_pitch;    /* bytes; 0: the first row again and again */
+    int64_t lowered_pitch; /* words */
     const uint16_t *inputs[FEW_ROWS_INPUTS];
     int64_t ahead_bytes;
 };
@@ -29,7 +31,7 @@ struct stream_tile {
  */
 static inline __attribute__((always_inline)) void
 prefetch_chunk(const struct stream_tile *tile, enum weight_format format, int row_count, int64_t column) {
-    const char *ahead = (const char *)tile->rows[0].codes + tile->ahead_bytes;
+    const char *ahead = (const char *)tile->first.codes + tile->ahead_bytes;
     ahead += row_count * code_bytes(format, column);
     for (int64_t i = 0; i < row_count * code_bytes(format, CHUNK); i += CACHE_LINE_BYTES) {
         _mm_prefetch(ahead + i, _MM_HINT_T0);
@@ -51,10 +53,11 @@ stream_chunk(const struct weight_block *block, const struct stream_tile *tile, e
     struct bf16_chunk chunks[STREAM_ROWS];
     prefetch_chunk(tile, format, row_count, column);
     for (int r = 0; r < row_count; r++) {
-        const struct row_source *row = &tile->rows[r];
+        struct row_source row = {tile->first.codes + r * tile->code_pitch,
+                                 tile->first.lowered + r * tile->lowered_pitch};
         chunks[r] = format == WEIGHT_FP8
-                        ? fp8_decode_plain(&block->fp8_plain, row->codes + column, columns_mask(left))
-                        : decode_chunk(block, format, row, column, left);
+                        ? fp8_decode_plain(&block->fp8_plain, row.codes + column, columns_mask(left))
+                        : decode_chunk(block, format, &row, column, left);
     }
     for (int m = 0; m < input_count; m++) {
         for (int r = 0; r < row_count; r++) {
@@ -125,21 +128,6 @@ static void run_plain(const struct weight_block *block, const struct stream_tile
     RUN_SHAPES(WEIGHT_PLAIN)
 }
 
-/* Sources of the tile's rows; rows past the block repeat its last, their results are dropped. */
-static bool find_rows(const struct weight_block *block, int64_t row, int64_t row_count, int64_t last_row,
-                      struct stream_tile *tile) {
-    bool is_fast = true;
-    for (int64_t r = 0; r < row_count; r++) {
-        int64_t at = row + r < last_row ? row + r : last_row;
-        uint16_t *lowered = block->lowered + (size_t)r * lowered_words(block->columns);
-        if (block->weight->format == WEIGHT_FP4) {
-            is_fast = prepare_scales(block, at, lowered) && is_fast;
-        }
-        tile->rows[r] = source_of(block, at, lowered);
-    }
-    return is_fast;
-}
-
 static int64_t ahead_bytes(const struct weight_block *block, int64_t row_count) {
     int64_t bytes = row_count * code_bytes(block->weight->format, block->columns);
     bytes = bytes < AHEAD_BYTES_MIN ? AHEAD_BYTES_MIN : bytes;
@@ -157,44 +145,70 @@ static int64_t rows_of_tile(enum weight_format format, int64_t input_count) {
     return input_count <= SOME_ROWS_INPUTS ? SOME_ROWS : FEW_ROWS;
 }
 
+static void run_tile_of(const struct weight_block *block, const struct stream_tile *tile, int64_t input_count,
+                        float *out) {
+    if (block->weight->format == WEIGHT_FP8) {
+        run_fp8(block, tile, input_count, out);
+    } else if (block->weight->format == WEIGHT_FP4) {
+        run_fp4(block, tile, input_count, out);
+    } else {
+        run_plain(block, tile, input_count, out);
+    }
+}
+
+/* The same of fewer rows than a tile has: row by row, each repeated, so that nothing behind them is read. */
+static void run_part_tile(const struct weight_block *block, struct stream_tile tile, int64_t tile_rows,
+                          int64_t row_count, int64_t input_count, float *out) {
+    struct row_source first = tile.first;
+    int64_t code_pitch = tile.code_pitch;
+    int64_t lowered_pitch = tile.lowered_pitch;
+    float repeated[TILE_RESULTS];
+    tile.code_pitch = 0;
+    tile.lowered_pitch = 0;
+    for (int64_t r = 0; r < row_count; r++) {
+        tile.first = (struct row_source){first.codes + r * code_pitch, first.lowered + r * lowered_pitch};
+        run_tile_of(block, &tile, input_count, repeated);
+        for (int64_t m = 0; m < input_count; m++) {
+            out[m * tile_rows + r] = repeated[m * tile_rows];
+        }
+    }
+}
+
 /* All rows with the inputs of one tile, of which the first is input `first_input`. */
-static bool stream_inputs(const struct weight_block *block, int64_t first_row, int64_t row_count,
+static void stream_inputs(const struct weight_block *block, int64_t first_row, int64_t row_count,
                           const uint16_t *inputs, int64_t first_input, int64_t count,
                           const struct matrix_sink *sink) {
     float groups[ROWS / FEW_ROWS][TILE_RESULTS];
-    struct stream_tile tile;
     int64_t tile_rows = rows_of_tile(block->weight->format, count);
+    struct stream_tile tile = {.code_pitch = code_bytes(block->weight->format, block->columns),
+                               .lowered_pitch = scale_count(block)};
     for (int64_t m = 0; m < FEW_ROWS_INPUTS; m++) {
         tile.inputs[m] = inputs + (first_input + (m < count ? m : count - 1)) * block->stride;
     }
     /* Later tiles find the weights in the cache. */
     tile.ahead_bytes = first_input == 0 ? ahead_bytes(block, tile_rows) : 0;
-    for (int64_t row = 0; row < ROWS; row += tile_rows) {
-        if (!find_rows(block, first_row + row, tile_rows, first_row + row_count - 1, &tile)) {
-            return false;
-        }
-        if (block->weight->format == WEIGHT_FP8) {
-            run_fp8(block, &tile, count, groups[row / tile_rows]);
-        } else if (block->weight->format == WEIGHT_FP4) {
-            run_fp4(block, &tile, count, groups[row / tile_rows]);
+    for (int64_t row = 0; row < row_count; row += tile_rows) {
+        float *out = groups[row / tile_rows];
+        tile.first = source_of(block, first_row + row, block->lowered + row * tile.lowered_pitch);
+        if (row_count - row >= tile_rows) {
+            run_tile_of(block, &tile, count, out);
         } else {
-            run_plain(block, &tile, count, groups[row / tile_rows]);
+            run_part_tile(block, tile, tile_rows, row_count - row, count, out);
         }
     }
     for (int64_t m = 0; m < count; m++) {
         take_rows(groups, tile_rows, m, first_input + m, first_row, row_count, sink);
     }
-    return true;
 }
 
 bool matrix_stream_multiply(const struct weight_block *block, int64_t first_row, int64_t row_count,
                             const uint16_t *inputs, int64_t count, const struct matrix_sink *sink) {
+    if (block->weight->format == WEIGHT_FP4 && !prepare_scales(block, first_row, row_count, block->lowered)) {
+        return false;
+    }
     for (int64_t m = 0; m < count; m += FEW_ROWS_INPUTS) {
         int64_t tile_count = count - m < FEW_ROWS_INPUTS ? count - m : FEW_ROWS_INPUTS;
-        /* Scales that are refused are so in the first tile. */
-        if (!stream_inputs(block, first_row, row_count, inputs, m, tile_count, sink)) {
-            return false;
-        }
+        stream_inputs(block, first_row, row_count, inputs, m, tile_count, sink);
     }
     return true;
 }

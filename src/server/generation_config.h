@@ -1,6 +1,6 @@
 /* What a model's authors recommend: generation_config.json, and the end token of config.json. */
-#ifndef SLUICE_CLI_GENERATION_CONFIG_H
-#define SLUICE_CLI_GENERATION_CONFIG_H
+#ifndef SLUICE_SERVER_GENERATION_CONFIG_H
+#define SLUICE_SERVER_GENERATION_CONFIG_H
 
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
 /* Two small JSON files; unknown fields are other programs' business. */
-#include "cli/generation_config.h"
+#include "server/generation_config.h"
 
 #include "lib/json.h"
 

@@ -1,0 +1,85 @@
+/* Deadlines, and choices of how ranks share rows: none changes a bit, so that they are free to be the
+ * fastest. */
+#include "engine/executor_ranks.h"
+
+#include "parallel/sharing_choice.h"
+
+enum { SHARED_ROWS_PER_RANK = 4, WARM_UP_TICKS = 8 };
+
+static void set_deadline(struct comm *comm, double seconds) {
+    if (comm != NULL) {
+        comm_set_deadline(comm, seconds);
+    }
+}
+
+void executor_ranks_begin_tick(struct executor_ranks *ranks, uint64_t number) {
+    if (ranks->watch != NULL) {
+        atomic_store(&ranks->watch->tick, number);
+    }
+    if (number == WARM_UP_TICKS && ranks->deadline_seconds > 0) {
+        set_deadline(ranks->control, ranks->deadline_seconds);
+        set_deadline(ranks->step.tensor, ranks->deadline_seconds);
+        set_deadline(ranks->pipeline, ranks->deadline_seconds);
+    }
+}
+
+void executor_ranks_abort(const struct executor_ranks *ranks, const char *reason) {
+    comm_abort(ranks->control, reason);
+    comm_abort(ranks->step.tensor, reason);
+    if (ranks->pipeline != NULL) {
+        comm_abort(ranks->pipeline, reason);
+    }
+}
+
+static int64_t shared_rows_min(const struct sluice_parallel_options *parallel) {
+    switch (parallel->row_sharing) {
+    case SLUICE_ROW_SHARING_AUTO:
+        break;
+    case SLUICE_ROW_SHARING_ON:
+        return 1;
+    case SLUICE_ROW_SHARING_OFF:
+        return INT64_MAX;
+    }
+    return parallel->shared_rows_min > 0 ? parallel->shared_rows_min
+                                         : (int64_t)SHARED_ROWS_PER_RANK * parallel->tensor;
+}
+
+static enum expert_exchange exchange_of(const struct sluice_parallel_options *parallel,
+                                        const struct model *model) {
+    switch (parallel->expert_exchange) {
+    case SLUICE_EXPERT_EXCHANGE_AUTO:
+        break;
+    case SLUICE_EXPERT_EXCHANGE_GATHER:
+        return EXPERT_EXCHANGE_GATHER;
+    case SLUICE_EXPERT_EXCHANGE_DISPATCH:
+        return EXPERT_EXCHANGE_DISPATCH;
+    }
+    return sharing_choose_exchange(parallel->tensor, (double)model->expert_picks);
+}
+
+void executor_ranks_share_rows(struct executor_ranks *ranks, const struct sluice_parallel_options *parallel,
+                               const struct model *model) {
+    ranks->shared_rows_min = shared_rows_min(parallel);
+    ranks->step.gathers_late = parallel->row_gather != SLUICE_ROW_GATHER_EARLY;
+    ranks->step.exchange = exchange_of(parallel, model);
+}
+
+bool executor_ranks_have_whole_experts(const struct sluice_parallel_options *parallel,
+                                       const struct model *model, int step_rows) {
+    switch (parallel->shared_experts) {
+    case SLUICE_SHARED_EXPERTS_AUTO:
+        break;
+    case SLUICE_SHARED_EXPERTS_CUT:
+        return false;
+    case SLUICE_SHARED_EXPERTS_WHOLE:
+        return true;
+    }
+    /* Between threads a message is a copy: it takes what reading as many bytes of weights takes. */
+    const struct whole_choice choice = {.ranks = parallel->tensor,
+                                        .rows = step_rows,
+                                        .row_bytes = (double)model->hidden_size * (2 + sizeof(float)),
+                                        .bytes = (double)model->shared_expert_bytes,
+                                        .link_bytes_per_second = 1.0,
+                                        .read_bytes_per_second = 1.0};
+    return step_rows >= shared_rows_min(parallel) && sharing_prefers_whole(&choice);
+}

@@ -1,0 +1,188 @@
+/* POST /v1/messages and /v1/messages/count_tokens, Anthropic's API: the requests. */
+#include <string.h>
+
+#include "server/api_internal.h"
+#include "server/messages_reply.h"
+#include "server/messages_request.h"
+#include "server/request_chat.h"
+#include "server/request_grammar.h"
+#include "text/json_writer.h"
+
+static const char messages_path[] = "/v1/messages";
+
+/* What a conversation is read into, for an answer or to be counted. */
+struct message_prompt {
+    struct api *api;
+    struct request_reader *reader;
+    struct arena *arena;
+    struct answer_settings *settings;
+    struct token_list *ids;
+};
+
+/* A schema that the answer follows, under its present name or its older one. */
+static enum status read_format(struct message_prompt *prompt) {
+    const struct json *output = NULL;
+    const struct json *format = NULL;
+    TRY(request_reader_object(prompt->reader, "output_config", &output));
+    TRY(request_reader_object(prompt->reader, "output_format", &format));
+    const struct json *inner = json_get(output, "format");
+    format = inner != NULL ? inner : format;
+    if (format == NULL || json_kind(format) == JSON_KIND_NULL) {
+        return STATUS_OK;
+    }
+    return request_grammar_read_format(prompt->settings, prompt->reader, format, true, prompt->arena);
+}
+
+/* {"type": "enabled" | "adaptive" | "disabled"}; a budget has no meaning here. */
+static enum status read_thinking(struct request_chat *chat, struct request_reader *reader) {
+    const struct json *thinking = NULL;
+    const struct json *output = NULL;
+    TRY(request_reader_object(reader, "thinking", &thinking));
+    TRY(request_reader_object(reader, "output_config", &output));
+    const char *effort = json_text(json_get(output, "effort"), NULL);
+    if (effort != NULL) {
+        chat_encode_options_set_effort(&chat->format, effort);
+    }
+    if (thinking == NULL) {
+        return STATUS_OK;
+    }
+    const char *type = json_text(json_get(thinking, "type"), NULL);
+    bool is_off = type != NULL && strcmp(type, "disabled") == 0;
+    bool is_on = type != NULL && (strcmp(type, "enabled") == 0 || strcmp(type, "adaptive") == 0);
+    if (!is_off && !is_on) {
+        return request_reader_fail(reader, "thinking", STATUS_BAD_FORMAT,
+                                   "needs a \"type\" that is enabled, adaptive or disabled");
+    }
+    chat->format.is_thinking = is_on;
+    return STATUS_OK;
+}
+
+/* {"type": "auto" | "any" | "none"}, or "tool" with a name. */
+static enum status read_tool_choice(struct message_prompt *prompt, const struct json *tools) {
+    struct request_reader *reader = prompt->reader;
+    const struct json *choice = NULL;
+    TRY(request_reader_object(reader, "tool_choice", &choice));
+    const char *type = choice == NULL ? "auto" : json_text(json_get(choice, "type"), NULL);
+    const char *name = json_text(json_get(choice, "name"), NULL);
+    bool is_serial = choice != NULL && json_bool(json_get(choice, "disable_parallel_tool_use"));
+    if (json_length(tools) == 0 || (type != NULL && strcmp(type, "none") == 0)) {
+        return STATUS_OK;
+    }
+    struct string_buffer text = {0};
+    if (type != NULL && strcmp(type, "auto") == 0) {
+        string_buffer_append_text(&text, "\"auto\"");
+    } else if (type != NULL && strcmp(type, "any") == 0) {
+        string_buffer_append_text(&text, "\"required\"");
+    } else if (type != NULL && strcmp(type, "tool") == 0 && name != NULL &&
+               request_chat_has_tool(tools, name)) {
+        struct json_writer writer = json_writer_on(&text);
+        json_writer_begin(&writer, NULL, '{');
+        json_writer_text(&writer, "name", name);
+        json_writer_end(&writer, '}');
+    } else {
+        return request_reader_fail(
+            reader, "tool_choice", STATUS_BAD_FORMAT,
+            "needs a \"type\" that is auto, any, none, or tool with the \"name\" of one of "
+            "the tools");
+    }
+    prompt->settings->are_tools_enabled = true;
+    enum status status = request_grammar_set_tools(prompt->settings, reader, tools, string_buffer_text(&text),
+                                                   !is_serial, prompt->arena);
+    string_buffer_deinit(&text);
+    return status;
+}
+
+static enum status read_prompt(struct message_prompt *prompt) {
+    struct request_chat chat;
+    struct string_buffer text = {0};
+    struct json *converted = NULL;
+    struct chat_conversation conversation;
+    enum status status = STATUS_OK;
+    TRY_GOTO(request_chat_init(&chat, prompt->api));
+    TRY_GOTO(read_thinking(&chat, prompt->reader));
+    TRY_GOTO(read_format(prompt));
+    TRY_GOTO(messages_request_convert(prompt->reader, &text));
+    TRY_GOTO(json_parse(text.data, text.length, "the conversation", &converted));
+    const struct json *tools = json_get(converted, "tools");
+    TRY_GOTO(read_tool_choice(prompt, tools));
+    TRY_GOTO(chat_conversation_parse(json_get(converted, "messages"), tools, prompt->arena, &conversation));
+    TRY_GOTO(request_chat_encode(&chat, prompt->api->options.tokenizer, &conversation, prompt->settings,
+                                 prompt->ids));
+fail:
+    json_free(&converted);
+    string_buffer_deinit(&text);
+    return status;
+}
+
+/* Fields that change nothing here. */
+static void pass_over_fields(struct request_reader *reader) {
+    static const char *const ignored[] = {"metadata", "service_tier",  "context_management", "betas",
+                                          "speed",    "inference_geo", "cache_control"};
+    for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++) {
+        request_reader_get(reader, ignored[i]);
+    }
+}
+
+static enum status read_request(struct answer *answer) {
+    struct answer_settings *settings = &answer->settings;
+    struct request_reader *reader = &answer->reader;
+    pass_over_fields(reader);
+    TRY(request_reader_refuse(reader, "mcp_servers", "call them yourself, and offer their tools"));
+    TRY(request_reader_refuse(reader, "container", "this server runs no code"));
+    settings->token_limit = 0;
+    TRY(request_reader_integer(reader, "max_tokens", 1, INT32_MAX, &settings->token_limit));
+    if (settings->token_limit == 0) {
+        return request_reader_fail(reader, "max_tokens", STATUS_BAD_FORMAT, "is missing");
+    }
+    TRY(answer_settings_read_sampling(settings, reader));
+    TRY(answer_settings_read_stops(settings, reader, "stop_sequences", &answer->arena));
+    TRY(request_reader_bool(reader, "stream", &settings->is_streaming));
+    TRY(messages_reply_prepare(answer));
+    TRY(answer_add_prompts(answer, 1));
+    struct message_prompt prompt = {answer->api, reader, &answer->arena, settings, &answer->prompts[0].ids};
+    return read_prompt(&prompt);
+}
+
+void api_handle_messages(struct api *api, const struct api_request *request, struct reply *reply) {
+    struct answer *answer = answer_open(api, request, reply, &messages_reply_format, messages_path, "msg_");
+    if (answer != NULL) {
+        answer_launch(answer, read_request(answer));
+    }
+}
+
+static enum status count_tokens(struct api *api, const struct api_request *request,
+                                struct request_reader *reader, struct arena *arena,
+                                struct string_buffer *out) {
+    struct json *document = NULL;
+    struct token_list ids = {0};
+    enum status status = STATUS_OK;
+    struct answer_settings settings = answer_settings_default(&api->options, &api->recommended, 0);
+    struct message_prompt prompt = {api, reader, arena, &settings, &ids};
+    TRY_GOTO(api_parse_body(request, &document));
+    TRY_GOTO(request_reader_init(reader, document, ""));
+    TRY_GOTO(api_read_model(api, reader));
+    TRY_GOTO(read_prompt(&prompt));
+    struct json_writer writer = json_writer_on(out);
+    json_writer_begin(&writer, NULL, '{');
+    json_writer_integer(&writer, "input_tokens", (int64_t)ids.count);
+    json_writer_end(&writer, '}');
+fail:
+    token_list_deinit(&ids);
+    json_free(&document);
+    return status;
+}
+
+void api_handle_count_tokens(struct api *api, const struct api_request *request, struct reply *reply) {
+    struct request_reader reader = {.object = NULL};
+    struct string_buffer body = {0};
+    struct arena arena;
+    arena_init(&arena, 1 << 13);
+    enum status status = count_tokens(api, request, &reader, &arena, &body);
+    if (status == STATUS_OK) {
+        api_reply_json(reply, messages_path, &body);
+    } else {
+        api_reply_failure(reply, messages_path, status, reader.parameter);
+    }
+    arena_deinit(&arena);
+    string_buffer_deinit(&body);
+}

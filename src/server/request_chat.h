@@ -1,0 +1,39 @@
+/*
+ * A conversation to a prompt: messages, tools, and whether the model thinks first.
+ *
+ * Thinking is on unless the operator's or the request's switches turn it off; of several the later one
+ * counts: --default-chat-template-kwargs, reasoning_effort, chat_template_kwargs.
+ */
+#ifndef SLUICE_SERVER_REQUEST_CHAT_H
+#define SLUICE_SERVER_REQUEST_CHAT_H
+
+#include <stdbool.h>
+
+#include "server/answer.h"
+#include "text/chat_encoder_v4.h"
+
+struct request_chat {
+    struct chat_encode_options format;
+    bool adds_generation_prompt;
+    bool continues_final_message;
+};
+
+/* The operator's switches; BAD_FORMAT if they are no JSON object. */
+enum status request_chat_init(struct request_chat *chat, const struct api *api);
+
+/* Reads reasoning_effort and chat_template_kwargs. */
+enum status request_chat_read_thinking(struct request_chat *chat, struct request_reader *reader);
+
+/* Reads tools, tool_choice and parallel_tool_calls into the settings. `*tools` is NULL if there are none. */
+enum status request_chat_read_tools(struct answer_settings *settings, struct request_reader *reader,
+                                    struct arena *arena, const struct json **tools);
+
+/* Whether a list of tools has a function with this name. */
+bool request_chat_has_tool(const struct json *tools, const char *name);
+
+/* The conversation becomes the only prompt of `ids`; tells in the settings how the answer starts. */
+enum status request_chat_encode(const struct request_chat *chat, const struct tokenizer *tokenizer,
+                                struct chat_conversation *conversation, struct answer_settings *settings,
+                                struct token_list *ids);
+
+#endif

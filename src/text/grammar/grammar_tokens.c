@@ -1,0 +1,281 @@
+/*
+ * Masks. What a state accepts is found by one walk over all tokens that starts there and sees no further than
+ * the end of the state's rule. Tokens that go on beyond it are kept by the bytes that are left over, so that
+ * one check decides for all tokens that end alike. If they are too many, as for rules of a character or two,
+ * the tokens are walked for each set instead.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/grammar/automaton_internal.h"
+
+enum { BEYOND_MAX = 20000 };
+
+/* What one state accepts. */
+struct state_tokens {
+    struct token_set *within; /* tokens that end inside the rule or at its end */
+    struct token_trie beyond; /* what is left of the others behind the rule's end */
+    bool is_walked_each_time; /* too many of those: neither is used */
+    size_t bytes;
+};
+
+void automaton_forget_tokens(struct grammar_automaton *automaton) {
+    for (uint32_t i = 0; i < automaton->grammar->state_count; i++) {
+        struct state_tokens *tokens = automaton->state_tokens[i];
+        if (tokens != NULL) {
+            free(tokens->within);
+            token_trie_deinit(&tokens->beyond);
+            free(tokens);
+            automaton->state_tokens[i] = NULL;
+        }
+    }
+    for (uint32_t i = 0; i < automaton->mask_capacity; i++) {
+        free(automaton->masks[i]);
+    }
+    free(automaton->masks);
+    automaton->masks = NULL;
+    automaton->mask_capacity = 0;
+    automaton->mask_bytes = 0;
+}
+
+/* A walk over a trie: marks the tokens whose bytes can follow the set. */
+struct walk {
+    struct grammar_automaton *automaton;
+    const struct token_trie *trie;
+    uint32_t *words;     /* mask, added to */
+    uint32_t *end_nodes; /* nodes at which the text may end and below which more follows; NULL: not wanted */
+    uint32_t end_node_count;
+};
+
+static void walk_tokens(struct walk *walk, uint32_t set) {
+    const struct token_trie *trie = walk->trie;
+    uint32_t *sets = malloc((trie->depth_max + 1) * sizeof *sets);
+    if (sets == NULL) {
+        walk->automaton->is_out_of_memory = true;
+        return;
+    }
+    sets[0] = set;
+    for (uint32_t node = 0; node < trie->node_count;) {
+        uint32_t depth = trie->depths[node];
+        uint32_t next = grammar_automaton_step(walk->automaton, sets[depth - 1], trie->bytes[node]);
+        if (next == GRAMMAR_SET_DEAD) {
+            node = trie->subtree_ends[node];
+            continue;
+        }
+        sets[depth] = next;
+        for (uint32_t i = trie->token_offsets[node]; i < trie->token_offsets[node + 1]; i++) {
+            walk->words[trie->tokens[i] / 32] |= UINT32_C(1) << trie->tokens[i] % 32;
+        }
+        if (walk->end_nodes != NULL && trie->subtree_ends[node] > node + 1 &&
+            grammar_automaton_may_end(walk->automaton, next)) {
+            walk->end_nodes[walk->end_node_count++] = node;
+        }
+        node++;
+    }
+    free(sets);
+}
+
+static bool has_token(const uint32_t *words, int32_t token) {
+    return (words[token / 32] >> token % 32 & 1) != 0;
+}
+
+/* The set of a mask. NULL if memory is out. */
+static struct token_set *token_set_of(const uint32_t *words, uint32_t word_count) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < word_count; i++) {
+        count += (uint32_t)__builtin_popcount(words[i]);
+    }
+    bool is_mask = count > word_count / 2;
+    uint32_t value_count = is_mask ? word_count : count;
+    struct token_set *set = malloc(sizeof *set + value_count * sizeof *set->values);
+    if (set == NULL) {
+        return NULL;
+    }
+    set->is_mask = is_mask;
+    set->count = value_count;
+    if (is_mask) {
+        memcpy(set->values, words, word_count * sizeof *words);
+        return set;
+    }
+    count = 0;
+    for (uint32_t i = 0; i < word_count; i++) {
+        for (uint32_t rest = words[i]; rest != 0; rest &= rest - 1) {
+            set->values[count++] = 32 * i + (uint32_t)__builtin_ctz(rest);
+        }
+    }
+    return set;
+}
+
+static size_t token_set_bytes(const struct token_set *set) {
+    return sizeof *set + set->count * sizeof *set->values;
+}
+
+/* Collects what is left of the tokens below the end nodes. False: too many, or memory is out. */
+static bool collect_beyond(const struct walk *walk, struct token_trie_entry *entries, size_t *count) {
+    const struct token_trie *trie = walk->trie;
+    for (uint32_t i = 0; i < walk->end_node_count; i++) {
+        uint32_t node = walk->end_nodes[i];
+        uint32_t first = trie->token_offsets[node + 1];
+        uint32_t end = trie->token_offsets[trie->subtree_ends[node]];
+        for (uint32_t j = first; j < end; j++) {
+            if (has_token(walk->words, trie->tokens[j])) {
+                continue;
+            }
+            if (*count == BEYOND_MAX) {
+                return false;
+            }
+            size_t length;
+            const char *bytes = token_vocabulary_text(walk->automaton->vocabulary, trie->tokens[j], &length);
+            uint32_t read = trie->depths[node];
+            entries[(*count)++] =
+                (struct token_trie_entry){bytes + read, (uint32_t)length - read, trie->tokens[j]};
+        }
+    }
+    return true;
+}
+
+static bool fill_state_tokens(struct state_tokens *tokens, const struct walk *walk) {
+    struct token_trie_entry *entries = malloc(BEYOND_MAX * sizeof *entries);
+    size_t count = 0;
+    bool is_done = entries != NULL;
+    if (is_done && !collect_beyond(walk, entries, &count)) {
+        tokens->is_walked_each_time = true;
+        count = 0;
+    }
+    if (is_done && count > 0) {
+        is_done = token_trie_init(&tokens->beyond, entries, count) == STATUS_OK;
+    }
+    free(entries);
+    if (is_done && !tokens->is_walked_each_time) {
+        tokens->within = token_set_of(walk->words, walk->automaton->vocabulary->word_count);
+        is_done = tokens->within != NULL;
+    }
+    return is_done;
+}
+
+/* What the state accepts; NULL if memory is out. */
+static const struct state_tokens *state_tokens_of(struct grammar_automaton *automaton, uint32_t state) {
+    if (automaton->state_tokens[state] != NULL) {
+        return automaton->state_tokens[state];
+    }
+    const struct token_vocabulary *vocabulary = automaton->vocabulary;
+    struct state_tokens *tokens = calloc(1, sizeof *tokens);
+    uint32_t *words = calloc(vocabulary->word_count + 1, sizeof *words);
+    uint32_t *end_nodes = malloc((vocabulary->trie.node_count + 1) * sizeof *end_nodes);
+    bool is_done = tokens != NULL && words != NULL && end_nodes != NULL;
+    if (is_done) {
+        struct walk walk = {automaton, &vocabulary->trie, words, end_nodes, 0};
+        walk_tokens(&walk, automaton_set_of_place(automaton, (struct config){state, GRAMMAR_FRAME_END}));
+        is_done = fill_state_tokens(tokens, &walk) && !automaton->is_out_of_memory;
+    }
+    free(words);
+    free(end_nodes);
+    if (!is_done) {
+        automaton->is_out_of_memory = true;
+        if (tokens != NULL) {
+            token_trie_deinit(&tokens->beyond);
+            free(tokens->within);
+            free(tokens);
+        }
+        return NULL;
+    }
+    tokens->bytes = sizeof *tokens + token_trie_bytes(&tokens->beyond) +
+                    (tokens->within != NULL ? token_set_bytes(tokens->within) : 0);
+    automaton->mask_bytes += tokens->bytes;
+    automaton->state_tokens[state] = tokens;
+    return tokens;
+}
+
+static void add_set(uint32_t *words, const struct token_set *set) {
+    for (uint32_t i = 0; i < set->count; i++) {
+        if (set->is_mask) {
+            words[i] |= set->values[i];
+        } else {
+            words[set->values[i] / 32] |= UINT32_C(1) << set->values[i] % 32;
+        }
+    }
+}
+
+/* Adds the tokens that may follow at one place. */
+static void add_place(struct grammar_automaton *automaton, struct config place, uint32_t *words) {
+    const struct state_tokens *tokens = state_tokens_of(automaton, place.state);
+    if (tokens == NULL) {
+        return;
+    }
+    if (tokens->is_walked_each_time) {
+        struct walk walk = {automaton, &automaton->vocabulary->trie, words, NULL, 0};
+        walk_tokens(&walk, automaton_set_of_place(automaton, place));
+        return;
+    }
+    add_set(words, tokens->within);
+    if (tokens->beyond.node_count > 0) {
+        struct walk walk = {automaton, &tokens->beyond, words, NULL, 0};
+        walk_tokens(&walk, automaton_set_behind(automaton, place.frame));
+    }
+}
+
+static void add_controls(struct grammar_automaton *automaton, uint32_t set, uint32_t *words) {
+    for (int i = 0; i < CONTROL_TOKEN_COUNT; i++) {
+        int32_t id = automaton->vocabulary->control_ids[i];
+        if (id >= 0 &&
+            grammar_automaton_step(automaton, set, GRAMMAR_BYTES + (uint32_t)i) != GRAMMAR_SET_DEAD) {
+            words[id / 32] |= UINT32_C(1) << id % 32;
+        }
+    }
+}
+
+static bool reserve_mask(struct grammar_automaton *automaton, uint32_t set) {
+    if (set < automaton->mask_capacity) {
+        return true;
+    }
+    uint32_t capacity = 2 * (set + 64);
+    struct token_set **masks = realloc(automaton->masks, capacity * sizeof *masks);
+    if (masks == NULL) {
+        return false;
+    }
+    for (uint32_t i = automaton->mask_capacity; i < capacity; i++) {
+        masks[i] = NULL;
+    }
+    automaton->masks = masks;
+    automaton->mask_capacity = capacity;
+    return true;
+}
+
+/* The mask, worked out; NULL if memory is out. */
+static struct token_set *make_mask(struct grammar_automaton *automaton, uint32_t set) {
+    uint32_t word_count = automaton->vocabulary->word_count;
+    uint32_t *words = calloc(word_count + 1, sizeof *words);
+    if (words == NULL) {
+        return NULL;
+    }
+    uint32_t count = config_lists_get(&automaton->sets, set).count;
+    for (uint32_t i = 0; i < count; i++) {
+        struct config place = config_lists_get(&automaton->sets, set).items[i];
+        if (place.state != GRAMMAR_END) {
+            add_place(automaton, place, words);
+        }
+    }
+    if (automaton->grammar->has_controls) {
+        add_controls(automaton, set, words);
+    }
+    struct token_set *mask = automaton->is_out_of_memory ? NULL : token_set_of(words, word_count);
+    free(words);
+    return mask;
+}
+
+const struct token_set *grammar_automaton_tokens(struct grammar_automaton *automaton, uint32_t set) {
+    if (!reserve_mask(automaton, set)) {
+        automaton->is_out_of_memory = true;
+        return NULL;
+    }
+    if (automaton->masks[set] == NULL) {
+        struct token_set *mask = make_mask(automaton, set);
+        if (mask == NULL) {
+            automaton->is_out_of_memory = true;
+            return NULL;
+        }
+        automaton->mask_bytes += token_set_bytes(mask);
+        automaton->masks[set] = mask;
+    }
+    return automaton->masks[set];
+}

@@ -1,0 +1,142 @@
+/*
+ * Ranks as processes: run by mpirun, each process is one rank. test_job MODEL_DIR: for every layout of as
+ * many ranks as there are processes, requests and whole steps give the bits that one rank gives (T-8, L0 and
+ * L1).
+ *
+ * Rank 0 computes alone first, then leads; the others follow. A failed assertion ends the process.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "sluice/job.h"
+#include "support/request_fixture.h"
+
+enum { REQUEST_COUNT = 6, PROMPT_MAX = 140, ANSWER = 10, STEP_ROWS = 37, CASES_MAX = 64 };
+
+/* Ends of blocks of 4 and of 128, one token, and lengths between. */
+static const size_t prompt_lengths[REQUEST_COUNT] = {1, 4, 33, 127, 128, PROMPT_MAX};
+
+struct layout {
+    int pipeline;
+    int tensor;
+    bool has_expert_parallelism;
+    int drafts;
+    int numerics;
+};
+
+struct result {
+    struct answer answers[REQUEST_COUNT];
+    float logits[STEP_ROWS * TINY_VOCABULARY];
+};
+
+static struct sluice_engine_options options_of(const char *directory, struct sluice_job *job,
+                                               const struct layout *layout) {
+    struct sluice_engine_options options = sluice_engine_options_default();
+    options.model_directory = directory;
+    options.numerics = (enum sluice_numerics)layout->numerics;
+    options.thread_count = 2;
+    options.context_tokens = 256;
+    options.sequence_limit = STEP_ROWS; /* so many rows of logits may be asked for */
+    options.step_token_limit = 64;
+    options.draft.limit = layout->drafts;
+    options.draft.is_adaptive = false;
+    options.parallel.job = job;
+    options.parallel.pipeline = layout->pipeline;
+    options.parallel.tensor = layout->tensor;
+    options.parallel.has_expert_parallelism = layout->has_expert_parallelism;
+    return options;
+}
+
+static void run_requests(const struct sluice_engine_options *options, struct result *out) {
+    static int32_t prompts[REQUEST_COUNT][PROMPT_MAX];
+    struct sluice_request *requests[REQUEST_COUNT];
+    struct sluice_engine *engine;
+    EXPECT_OK(sluice_engine_open(options, &engine));
+    for (int i = 0; i < REQUEST_COUNT; i++) {
+        model_random_tokens((uint64_t)i + 1, TINY_VOCABULARY, prompts[i], PROMPT_MAX);
+        const struct planned_request planned = {.prompt = prompts[i],
+                                                .prompt_count = prompt_lengths[i],
+                                                .answer_limit = ANSWER,
+                                                .temperature = i % 2 == 0 ? 0.0 : 0.8,
+                                                .seed = (uint64_t)i};
+        requests[i] = request_submit(engine, &planned, 0);
+    }
+    for (int i = 0; i < REQUEST_COUNT; i++) {
+        request_collect(requests[i], &out->answers[i]);
+        assert_true(out->answers[i].count > 0);
+        sluice_request_release(&requests[i]);
+    }
+    sluice_engine_close(&engine);
+}
+
+static void run_step(const struct sluice_engine_options *options, struct result *out) {
+    int32_t tokens[STEP_ROWS];
+    struct engine_core *core = model_open(options);
+    model_spec_tokens(tokens, STEP_ROWS);
+    model_run(core, 0, 0, tokens, STEP_ROWS, out->logits);
+    engine_core_close(&core);
+}
+
+static void run(const char *directory, struct sluice_job *job, const struct layout *layout,
+                struct result *out) {
+    struct sluice_engine_options options = options_of(directory, job, layout);
+    memset(out, 0, sizeof *out);
+    run_requests(&options, out);
+    run_step(&options, out);
+}
+
+static int list_layouts(int size, struct layout *layouts) {
+    int count = 0;
+    for (int tensor = 1; tensor <= 4; tensor *= 2) {
+        for (int i = 0; i < 4 && size % tensor == 0; i++) {
+            layouts[count++] = (struct layout){.pipeline = size / tensor,
+                                               .tensor = tensor,
+                                               .has_expert_parallelism = i / 2 == 0,
+                                               .drafts = i == 1 || i == 3 ? 2 : 0,
+                                               .numerics = i % 2};
+        }
+    }
+    return count;
+}
+
+static void lead(const char *directory, struct sluice_job *job, const struct result *alone) {
+    static struct result result;
+    struct layout layouts[CASES_MAX];
+    int count = list_layouts(sluice_job_size(job), layouts);
+    for (int i = 0; i < count; i++) {
+        const struct layout *layout = &layouts[i];
+        run(directory, job, layout, &result);
+        if (memcmp(&result, &alone[layout->numerics], sizeof result) != 0) {
+            fail_msg("pp %d, tp %d, ep %d, %d drafts, numerics %d differ from one rank", layout->pipeline,
+                     layout->tensor, layout->has_expert_parallelism, layout->drafts, layout->numerics);
+        }
+    }
+    printf("%d layouts of %d ranks give the bits of one rank\n", count, sluice_job_size(job));
+}
+
+int main(int argument_count, char **arguments) {
+    static struct result alone[NUMERICS_COUNT];
+    const char *directory = argument_count > 1 ? arguments[1] : "";
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    struct sluice_job *job;
+    for (int numerics = 0; rank != NULL && atoi(rank) == 0 && numerics < NUMERICS_COUNT; numerics++) {
+        const struct layout one_rank = {.pipeline = 1, .tensor = 1, .numerics = numerics};
+        run(directory, NULL, &one_rank, &alone[numerics]);
+    }
+    EXPECT_OK(sluice_job_join(&(struct sluice_job_options){.deadline_seconds = 10}, &job));
+    if (sluice_job_rank(job) == 0) {
+        lead(directory, job, alone);
+    } else {
+        struct sluice_engine_options own = sluice_engine_options_default();
+        own.model_directory = directory;
+        EXPECT_OK(sluice_job_follow(job, &own));
+    }
+    sluice_job_leave(&job);
+    return EXIT_SUCCESS;
+}

@@ -1,0 +1,225 @@
+/*
+ * A worker without a model, for tests of who watches over it: the token at position p of a text that begins
+ * with b is (b + p) % 1000, one for each generation and step. What the text begins with may also be a
+ * misdeed (counting_worker.h).
+ */
+#include "server/counting_worker.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/status.h"
+#include "server/worker.h"
+#include "server/worker_process.h"
+
+enum { STEP_NANOSECONDS = 500000, CONTEXT = 100000, SLOTS = 4 };
+
+struct counting_generation {
+    struct generation generation;
+    struct service_request request;
+    int32_t first;
+    int64_t position;
+    size_t token_count;
+    size_t taken_count;
+    int64_t limit;
+    struct service_token *tokens; /* [limit] */
+    enum sluice_finish_reason reason;
+    struct counting_generation *next;
+};
+
+struct counting_service {
+    struct service service;
+    pthread_mutex_t mutex;
+    pthread_t thread;
+    bool is_closing;
+    struct counting_generation *generations;
+    struct sluice_engine_stats stats;
+};
+
+static struct counting_service *own(struct service *service) {
+    return (struct counting_service *)(void *)service;
+}
+
+static void tell(struct counting_generation *generation) {
+    generation->request.notify(generation->request.notify_context);
+}
+
+static void misbehave(const struct counting_generation *generation) {
+    if (generation->first == COUNTING_DIES && generation->position % 10 == 9) {
+        kill(getpid(), SIGKILL);
+    }
+    while (generation->first == COUNTING_HANGS) {
+        sleep(1);
+    }
+}
+
+static void step(struct counting_service *service, struct counting_generation *generation) {
+    if (generation->reason != SLUICE_FINISH_NONE || generation->first == COUNTING_IDLES) {
+        return;
+    }
+    misbehave(generation);
+    generation->tokens[generation->token_count++].id =
+        (int32_t)((generation->first + generation->position++) % 1000);
+    service->stats.output_tokens++;
+    if ((int64_t)generation->token_count == generation->limit) {
+        generation->reason = SLUICE_FINISH_LENGTH;
+        service->stats.finished_requests++;
+        service->stats.running_requests--;
+    }
+    tell(generation);
+}
+
+static void *count(void *context) {
+    struct counting_service *service = context;
+    bool is_closing = false;
+    while (!is_closing) {
+        nanosleep(&(struct timespec){.tv_nsec = STEP_NANOSECONDS}, NULL);
+        pthread_mutex_lock(&service->mutex);
+        service->stats.steps += service->stats.running_requests > 0;
+        struct counting_generation *generation = service->generations;
+        for (int i = 0; generation != NULL; generation = generation->next, i++) {
+            step(service, generation);
+        }
+        is_closing = service->is_closing;
+        pthread_mutex_unlock(&service->mutex);
+    }
+    return NULL;
+}
+
+static enum status submit(struct service *handle, const struct service_request *request,
+                          struct generation **out) {
+    struct counting_service *service = own(handle);
+    const struct sluice_request_options *options = &request->options;
+    CHECK(options->priority == 0, STATUS_UNSUPPORTED, "a counting worker has no priorities");
+    struct counting_generation *generation = calloc(1, sizeof *generation);
+    CHECK_MEMORY(generation);
+    generation->generation.service = handle;
+    generation->request = *request;
+    generation->first = options->prompt[0];
+    generation->position = (int64_t)options->prompt_count;
+    generation->limit = options->token_limit;
+    generation->tokens = calloc((size_t)options->token_limit, sizeof *generation->tokens);
+    CHECK_MEMORY(generation->tokens);
+    pthread_mutex_lock(&service->mutex);
+    generation->next = service->generations;
+    service->generations = generation;
+    service->stats.running_requests++;
+    pthread_mutex_unlock(&service->mutex);
+    *out = &generation->generation;
+    return STATUS_OK;
+}
+
+static void take(struct generation *handle, struct service_update *out) {
+    struct counting_generation *generation = (struct counting_generation *)(void *)handle;
+    struct counting_service *service = own(handle->service);
+    pthread_mutex_lock(&service->mutex);
+    *out = (struct service_update){.tokens = generation->tokens + generation->taken_count,
+                                   .token_count = generation->token_count - generation->taken_count,
+                                   .state = {.phase = generation->reason == SLUICE_FINISH_NONE
+                                                          ? SLUICE_REQUEST_ANSWERING
+                                                          : SLUICE_REQUEST_FINISHED,
+                                             .finish_reason = generation->reason,
+                                             .message = "",
+                                             .token_count = generation->token_count}};
+    generation->taken_count = generation->token_count;
+    pthread_mutex_unlock(&service->mutex);
+}
+
+static void finish(struct counting_service *service, struct counting_generation *generation) {
+    if (generation->reason == SLUICE_FINISH_NONE) {
+        generation->reason = SLUICE_FINISH_CANCELLED;
+        service->stats.running_requests--;
+    }
+}
+
+static void cancel(struct generation *handle) {
+    struct counting_service *service = own(handle->service);
+    pthread_mutex_lock(&service->mutex);
+    finish(service, (struct counting_generation *)(void *)handle);
+    tell((struct counting_generation *)(void *)handle);
+    pthread_mutex_unlock(&service->mutex);
+}
+
+static void release(struct generation **handle) {
+    struct counting_generation *generation = (struct counting_generation *)(void *)*handle;
+    struct counting_service *service = own((*handle)->service);
+    pthread_mutex_lock(&service->mutex);
+    struct counting_generation **link = &service->generations;
+    while (*link != generation) {
+        link = &(*link)->next;
+    }
+    *link = generation->next;
+    finish(service, generation);
+    pthread_mutex_unlock(&service->mutex);
+    free(generation->tokens);
+    free(generation);
+    *handle = NULL;
+}
+
+static struct sluice_engine_facts facts(struct service *service) {
+    (void)service;
+    return (struct sluice_engine_facts){
+        .vocabulary_size = 2000, .context_tokens = CONTEXT, .sequence_limit = SLOTS};
+}
+
+static void stats(struct service *handle, struct service_stats *out) {
+    struct counting_service *service = own(handle);
+    *out = (struct service_stats){.worker_count = 1, .ready_count = 1};
+    if (pthread_mutex_trylock(&service->mutex) == 0) {
+        out->engine = service->stats;
+        pthread_mutex_unlock(&service->mutex);
+    } else {
+        out->engine.running_requests = 1;
+    }
+}
+
+static enum status clear_prefix_cache(struct service *handle) {
+    struct counting_service *service = own(handle);
+    pthread_mutex_lock(&service->mutex);
+    service->stats.cached_prompt_tokens++; /* so that a test sees it */
+    pthread_mutex_unlock(&service->mutex);
+    return STATUS_OK;
+}
+
+static void close_service(struct service **handle) {
+    struct counting_service *service = own(*handle);
+    pthread_mutex_lock(&service->mutex);
+    service->is_closing = true;
+    pthread_mutex_unlock(&service->mutex);
+    pthread_join(service->thread, NULL);
+    free(service);
+    *handle = NULL;
+}
+
+static enum status open_service(void *context, struct service **out) {
+    static const struct service_kind kind = {.submit = submit,
+                                             .take = take,
+                                             .cancel = cancel,
+                                             .release = release,
+                                             .facts = facts,
+                                             .stats = stats,
+                                             .clear_prefix_cache = clear_prefix_cache,
+                                             .close = close_service};
+    CHECK(strcmp(context, "bad") != 0, STATUS_BAD_CONFIG, "the model does not please");
+    if (strcmp(context, "crash") == 0) {
+        kill(getpid(), SIGKILL);
+    }
+    struct counting_service *service = calloc(1, sizeof *service);
+    CHECK_MEMORY(service);
+    service->service.kind = &kind;
+    pthread_mutex_init(&service->mutex, NULL);
+    pthread_create(&service->thread, NULL, count, service);
+    *out = &service->service;
+    return STATUS_OK;
+}
+
+/* Words: how to start ("good", "bad", "crash"). */
+int main(int argc, char **argv) {
+    struct worker_source source = {.open = open_service, .context = argc > 1 ? argv[1] : (char[]){"good"}};
+    worker_process_settle();
+    return worker_run(WORKER_PROCESS_SOCKET, &source) == STATUS_OK ? 0 : 1;
+}

@@ -1,0 +1,11 @@
+/* What a text that begins with one of these makes of a counting worker. */
+#ifndef SLUICE_TESTS_SERVER_COUNTING_WORKER_H
+#define SLUICE_TESTS_SERVER_COUNTING_WORKER_H
+
+enum {
+    COUNTING_DIES = 1001,  /* at every position that ends in 9 */
+    COUNTING_HANGS = 1002, /* its first step never ends */
+    COUNTING_IDLES = 1003, /* no token ever comes */
+};
+
+#endif

@@ -1,0 +1,175 @@
+/*
+ * Workers that die, hang and do not start: every accepted request ends with the text it would have had, and
+ * nothing is left behind. The workers are those of the program, on mini-v4.
+ */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/types.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "server/supervisor.h"
+#include "support/service_client.h"
+
+#define MODEL "--model=" SLUICE_SOURCE_DIR "/models/mini-v4"
+
+static const char *const arguments[] = {
+    "sluice", "worker", MODEL, "--max-model-len=512", "--max-num-seqs=8", "--threads=1", "--chunk-tokens=128",
+    NULL};
+
+static struct supervisor_options options_of(int workers) {
+    struct supervisor_options options = supervisor_options_default();
+    options.program = SLUICE_PROGRAM;
+    options.arguments = arguments;
+    options.worker_count = workers;
+    options.restart_seconds = 0.01;
+    options.restart_limit = 100;
+    return options;
+}
+
+static void nap(double seconds) {
+    nanosleep(&(struct timespec){.tv_nsec = (long)(seconds * 1e9)}, NULL);
+}
+
+static void wait_until_ready(struct service *service, int count) {
+    struct service_stats stats = {0};
+    double deadline = clock_seconds() + 60.0;
+    while (stats.ready_count < count) {
+        assert_true(clock_seconds() < deadline);
+        nap(0.005);
+        service->kind->stats(service, &stats);
+    }
+}
+
+static void submit_planned(struct request_fixture *fixture, struct service_client *client, int index,
+                           struct service_call *call) {
+    struct sluice_request_options options = request_options(&fixture->requests[index]);
+    struct service_request request = service_request_of(&options);
+    EXPECT_OK(service_call_submit(client, &request, call));
+}
+
+/* All running requests and what they hold are gone. */
+static void expect_idle(struct service *service) {
+    struct service_stats stats;
+    double deadline = clock_seconds() + 10.0;
+    do {
+        assert_true(clock_seconds() < deadline);
+        nap(0.01);
+        service->kind->stats(service, &stats);
+    } while (stats.engine.running_requests + stats.engine.waiting_requests > 0 ||
+             stats.engine.free_pages + stats.engine.cached_pages !=
+                 service->kind->facts(service).memory.page_count);
+}
+
+/* A request that was hit twice between two tokens may end early: it says so, and what came is right. */
+static int expect_answer_or_apology(struct request_fixture *fixture, int index, struct service_call *call) {
+    const struct answer *expected = &fixture->alone[index];
+    if (call->state.finish_reason != SLUICE_FINISH_ERROR) {
+        request_expect_answer(fixture, index, &call->answer, "beside dying workers");
+        return 0;
+    }
+    assert_int_equal(call->state.status, SLUICE_PEER_LOST);
+    assert_non_null(strstr(call->message, "try again"));
+    assert_true(call->answer.count < expected->count);
+    assert_memory_equal(call->answer.tokens, expected->tokens, call->answer.count * sizeof *expected->tokens);
+    return 1;
+}
+
+/* Runs all planned requests and kills workers with `signal_number` meanwhile; returns how many it hit. */
+static int run_under_fire(struct request_fixture *fixture, struct service *service, int workers, int kills,
+                          int signal_number) {
+    static struct service_call calls[REQUESTS];
+    struct service_client client;
+    int killed = 0;
+    int apologies = 0;
+    service_client_init(&client, service);
+    for (int i = 0; i < REQUESTS; i++) {
+        submit_planned(fixture, &client, i, &calls[i]);
+    }
+    for (int i = 0; i < REQUESTS; i++) {
+        /* In the middle of answers: some tokens of this one are there. */
+        service_call_wait(&calls[i], fixture->alone[i].count / 2);
+        if (killed < kills && i % 3 == 0 && !calls[i].is_over) {
+            pid_t pid = supervisor_worker_pid(service, killed % workers);
+            killed += pid > 0 && kill(pid, signal_number) == 0;
+            nap(0.05);
+        }
+    }
+    for (int i = 0; i < REQUESTS; i++) {
+        service_call_wait(&calls[i], SIZE_MAX);
+        apologies += expect_answer_or_apology(fixture, i, &calls[i]);
+        service_call_release(&calls[i]);
+    }
+    service_client_deinit(&client);
+    /* At most the one that was on probation at the second of two kills. */
+    assert_true(apologies <= (killed < 2 ? 0 : killed - 1));
+    return killed;
+}
+
+static void test_text_of_an_undisturbed_run(void **state) {
+    struct service *service;
+    struct supervisor_options options = options_of(1);
+    EXPECT_OK(supervisor_open(&options, &service));
+    assert_int_equal(run_under_fire(*state, service, 1, 0, 0), 0);
+    expect_idle(service);
+    service->kind->close(&service);
+}
+
+static void test_killed_under_load(void **state) {
+    struct service *service;
+    struct supervisor_options options = options_of(1);
+    EXPECT_OK(supervisor_open(&options, &service));
+    int killed = run_under_fire(*state, service, 1, 3, SIGKILL);
+    assert_true(killed > 0);
+    wait_until_ready(service, 1);
+    expect_idle(service);
+    struct service_stats stats;
+    service->kind->stats(service, &stats);
+    assert_int_equal(stats.restarts, killed);
+    service->kind->close(&service);
+}
+
+/* A stopped process neither answers nor ends. */
+static void test_hung_under_load(void **state) {
+    struct service *service;
+    struct supervisor_options options = options_of(1);
+    options.ping_seconds = 0.05;
+    options.deadline_seconds = 0.5;
+    EXPECT_OK(supervisor_open(&options, &service));
+    int killed = run_under_fire(*state, service, 1, 1, SIGSTOP);
+    assert_int_equal(killed, 1);
+    struct service_stats stats;
+    service->kind->stats(service, &stats);
+    assert_int_equal(stats.restarts, killed);
+    service->kind->close(&service);
+}
+
+/* Two replicas give the text of one, and the loss of one of them leaves the other answering. */
+static void test_replicas(void **state) {
+    struct service *service;
+    struct supervisor_options options = options_of(2);
+    EXPECT_OK(supervisor_open(&options, &service));
+    assert_int_equal(run_under_fire(*state, service, 2, 0, 0), 0);
+    assert_true(run_under_fire(*state, service, 2, 3, SIGKILL) > 0);
+    wait_until_ready(service, 2);
+    expect_idle(service);
+    assert_int_equal(service->kind->facts(service).sequence_limit, 16);
+    service->kind->close(&service);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_text_of_an_undisturbed_run),
+        cmocka_unit_test(test_killed_under_load),
+        cmocka_unit_test(test_hung_under_load),
+        cmocka_unit_test(test_replicas),
+    };
+    return cmocka_run_group_tests(tests, request_fixture_set_up, request_fixture_tear_down);
+}
