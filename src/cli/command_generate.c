@@ -62,6 +62,17 @@ static enum status show_log_probabilities(struct generation *generation, size_t 
                                                   (size_t)generation->options->logprobs);
 }
 
+/* Whether the token ends answers and is no part of them. */
+static bool is_end_token(const struct generation *generation, int32_t token) {
+    const struct generation_config *recommended = &generation->request.recommended;
+    for (int i = 0; i < recommended->end_token_count && !generation->options->ignore_eos; i++) {
+        if (recommended->end_tokens[i] == token) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Shows the tokens that have come since the last look. `is_last`: the newest one ends the answer. */
 static enum status show_tokens(struct generation *generation, size_t count, bool is_last) {
     while (generation->shown < count && !generation->is_over) {
@@ -70,12 +81,13 @@ static enum status show_tokens(struct generation *generation, size_t count, bool
         if (generation->options->logprobs_given) {
             TRY(show_log_probabilities(generation, index));
         }
-        if (is_last && index + 1 == count) {
+        bool is_end = is_last && index + 1 == count;
+        if (is_end && is_end_token(generation, token)) {
             generation->is_over = true;
             return generate_output_push_end(&generation->output, token);
         }
         TRY(generate_output_push(&generation->output, token));
-        generation->is_over = generate_output_is_stopped(&generation->output);
+        generation->is_over = is_end || generate_output_is_stopped(&generation->output);
     }
     return STATUS_OK;
 }
@@ -109,6 +121,10 @@ static enum status follow_answer(struct generation *generation, struct progress 
 static enum status answer(struct generation *generation) {
     struct sluice_request_options options = generate_request_options(&generation->request);
     struct progress line;
+    struct generate_request *request = &generation->request;
+    int64_t vocabulary_size = sluice_engine_facts(generation->engine).vocabulary_size;
+    TRY(answer_grammar_apply(&request->grammar, request->tokenizer, vocabulary_size,
+                             request->starts_in_reasoning, &options));
     TRY((enum status)sluice_engine_submit(generation->engine, &options, &generation->answer));
     progress_start(&line, "reading the prompt", "tokens", generation->request.prompt.count);
     enum status status = follow_answer(generation, &line);

@@ -70,6 +70,7 @@ static enum status encode_messages(struct generate_request *request, const struc
     CHECK_GOTO(messages != NULL, STATUS_BAD_FORMAT, "the file of --messages has no \"messages\"");
     TRY_GOTO(chat_conversation_parse(messages, tools, &request_arena, &conversation));
     TRY_GOTO(encode_conversation(request, &conversation));
+    TRY_GOTO(answer_grammar_read_tools(&request->grammar, request->options, tools));
 fail:
     json_free(&document);
     arena_deinit(&request_arena);
@@ -130,11 +131,13 @@ enum status generate_request_init(struct generate_request *request, const struct
     TRY(check_options(options));
     TRY(generation_config_load(options->model, &request->recommended));
     TRY(cli_sampling_init(&request->sampling, options, &request->recommended));
+    TRY(answer_grammar_read(&request->grammar, options));
     TRY(load_tokenizer(request));
     return read_prompt(request);
 }
 
 void generate_request_deinit(struct generate_request *request) {
+    answer_grammar_deinit(&request->grammar);
     tokenizer_destroy(&request->tokenizer);
     token_list_deinit(&request->prompt);
     cli_sampling_deinit(&request->sampling);

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 
+#include "cli/answer_grammar.h"
 #include "cli/option_table.h"
 #include "cli/request_options.h"
 #include "server/generation_config.h"
@@ -19,6 +20,7 @@ struct generate_request {
     struct token_list prompt;
     struct cli_sampling sampling;
     struct generation_config recommended;
+    struct answer_grammar grammar;
     bool is_chat;
     bool starts_in_reasoning; /* the prompt ends inside the model's thinking */
 };

@@ -79,6 +79,11 @@ struct cli_options {
     int64_t seed;
     bool seed_given;
     struct option_list stop;
+    const char *json_schema; /* file */
+    const char *regex;
+    const char *grammar; /* file */
+    struct option_list choice;
+    const char *tool_choice; /* auto, required, none, or a function's name */
     bool ignore_eos;
 
     /* Output. */

@@ -20,7 +20,7 @@ static enum status launch(const struct cli_options *options, int rank_count, str
                                               .network = options->rank_network,
                                               .secret_file = options->peer_secret_file,
                                               .deadline_seconds = options->deadline_seconds};
-    struct supervisor_verdict verdict;
+    struct job_supervisor_verdict verdict;
     out->role = CLI_ROLE_LAUNCHER;
     TRY(launcher_run(&launcher, &verdict));
     out->exit_code = verdict.exit_code;
@@ -83,9 +83,9 @@ enum status cli_ranks_enter(const struct cli_options *options, struct cli_ranks 
     if (rank_count <= 1 || !has_processes) {
         return STATUS_OK;
     }
-    CHECK(rank_count <= SUPERVISOR_RANKS_MAX, STATUS_USAGE,
+    CHECK(rank_count <= JOB_SUPERVISOR_RANKS_MAX, STATUS_USAGE,
           "%lld ranks were asked for; 1 to %d are possible: lower -tp or -pp", (long long)rank_count,
-          SUPERVISOR_RANKS_MAX);
+          JOB_SUPERVISOR_RANKS_MAX);
     return environment.is_rank ? join(options, &environment, out) : launch(options, (int)rank_count, out);
 }
 

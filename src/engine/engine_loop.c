@@ -30,7 +30,9 @@ static void publish(struct sluice_request *request) {
         .phase = phase_of(sequence),
         .finish_reason = sequence->finish_reason,
         .status = (enum sluice_status)sequence->status,
-        .message = sequence->message,
+        /* The sentence is written once, before the end is shown: who reads an earlier state has no part in
+           it. */
+        .message = sequence->finish_reason == SLUICE_FINISH_NONE ? "" : sequence->message,
         .prompt_tokens_done = (size_t)done,
         .cached_prompt_tokens = (size_t)sequence->cached_prompt_tokens,
         .token_count = (size_t)(sequence->token_count - sequence->prompt_count),

@@ -130,12 +130,11 @@ enum status job_order_engine(struct sluice_job *job, const struct sluice_engine_
         .has_prefix_cache = options->has_prefix_cache,
         .snapshot_limit = options->snapshot_limit,
         .draft_limit = options->draft.limit,
-        .pipeline = options->parallel.pipeline,
-        .tensor = options->parallel.tensor,
-        .has_expert_parallelism = options->parallel.has_expert_parallelism,
+        .parallel = options->parallel,
         .context_tokens = options->context_tokens,
         .number = job->order_count++,
     };
+    out->parallel.job = NULL;
     snprintf(out->device, sizeof out->device, "%s", options->device);
     snprintf(out->cpu_features, sizeof out->cpu_features, "%s", options->cpu_features);
     TRY(hash_random_bytes(out->nonce, sizeof out->nonce));
@@ -184,11 +183,8 @@ options_of(struct sluice_job *job, const struct sluice_engine_options *own, cons
     options.has_prefix_cache = order->has_prefix_cache != 0;
     options.snapshot_limit = order->snapshot_limit;
     options.draft = (struct sluice_draft_options){.limit = order->draft_limit};
-    options.parallel =
-        (struct sluice_parallel_options){.job = job,
-                                         .pipeline = order->pipeline,
-                                         .tensor = order->tensor,
-                                         .has_expert_parallelism = order->has_expert_parallelism != 0};
+    options.parallel = order->parallel;
+    options.parallel.job = job;
     return options;
 }
 

@@ -25,11 +25,9 @@ struct job_order {
     int32_t has_prefix_cache;
     int32_t snapshot_limit;
     int32_t draft_limit;
-    int32_t pipeline;
-    int32_t tensor;
-    int32_t has_expert_parallelism;
     int64_t context_tokens;
-    uint64_t number; /* of the engine, from 0 */
+    uint64_t number;                         /* of the engine, from 0 */
+    struct sluice_parallel_options parallel; /* without the job, which is a pointer */
     char device[JOB_FEATURES_BYTES];
     char cpu_features[JOB_FEATURES_BYTES];
     uint8_t nonce[RANK_NONCE_BYTES];

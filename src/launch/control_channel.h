@@ -29,7 +29,7 @@ enum control_kind {
     CONTROL_CHALLENGE = 1, /* supervisor: its random number */
     CONTROL_HELLO,         /* rank: struct control_hello */
     CONTROL_WELCOME,       /* supervisor: nothing, and on one host its own standard streams */
-    CONTROL_REPORT,        /* rank, each second: what it is at, as text */
+    CONTROL_REPORT,        /* rank, several times a second: what it is at, as text */
     CONTROL_FAILED,        /* rank: struct control_end; it is about to end */
     CONTROL_LEAVING,       /* rank: struct control_end; it ends as it should */
     CONTROL_FAULT,         /* supervisor: why the job ends, as text */

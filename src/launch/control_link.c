@@ -19,7 +19,8 @@
 
 static const double HANDSHAKE_SECONDS = 20;
 
-enum { REPORT_MILLISECONDS = 1000, REPORT_BYTES = 256, EXIT_SIGNAL_BASE = 128 };
+/* Often enough that the last report of a rank that dies says what it was at. */
+enum { REPORT_MILLISECONDS = 250, REPORT_BYTES = 256, EXIT_SIGNAL_BASE = 128 };
 
 struct control_link {
     struct control_channel channel;
@@ -112,7 +113,7 @@ static void *watch(void *context) {
             _exit(EXIT_SIGNAL_BASE + SIGTERM);
         }
         obey(link);
-        if (clock_seconds() - reported > 0.9) {
+        if (clock_seconds() - reported >= 0.9e-3 * REPORT_MILLISECONDS) {
             report(link);
             reported = clock_seconds();
         }
@@ -141,11 +142,16 @@ static enum status start(struct control_link *link) {
     return STATUS_OK;
 }
 
-static void free_link(struct control_link *link) {
+static void stop_thread(struct control_link *link) {
     const uint64_t one = 1;
     if (link->has_thread && write(link->stop, &one, sizeof one) == (ssize_t)sizeof one) {
         pthread_join(link->thread, NULL);
+        link->has_thread = false;
     }
+}
+
+static void free_link(struct control_link *link) {
+    stop_thread(link);
     if (link->stop >= 0) {
         close(link->stop);
     }
@@ -198,9 +204,8 @@ static void end(struct control_link **link_pointer, enum control_kind kind, cons
     struct control_link *link = *link_pointer;
     *link_pointer = NULL;
     if (link != NULL) {
-        pthread_mutex_lock(&link->lock);
+        stop_thread(link); /* nobody obeys any more: the end is decided here */
         control_channel_send(&link->channel, kind, end, sizeof *end, NULL, 0);
-        pthread_mutex_unlock(&link->lock);
         free_link(link);
     }
 }

@@ -1,9 +1,9 @@
 /*
  * A rank's end of the control connection.
  *
- * A thread of its own reports each second what the rank is at, and ends the process at once when the
- * supervisor says so, when the supervisor is gone, or at SIGTERM: a rank that waits for a lost one is in no
- * state to end in order. What has been written by then is kept.
+ * A thread of its own reports several times a second what the rank is at, and ends the process at once when
+ * the supervisor says so, when the supervisor is gone, or at SIGTERM: a rank that waits for a lost one is in
+ * no state to end in order. What has been written by then is kept.
  */
 #ifndef SLUICE_LAUNCH_CONTROL_LINK_H
 #define SLUICE_LAUNCH_CONTROL_LINK_H
@@ -13,7 +13,7 @@
 struct control_link;
 
 struct control_link_options {
-    const char *address;      /* supervisor_address */
+    const char *address;      /* job_supervisor_address */
     struct string_buffer key; /* taken over, also after a failure */
     int rank;
     int rank_count;

@@ -30,7 +30,7 @@ enum { POLL_MILLISECONDS = 100, OUTPUT_KEPT_BYTES = 16384, EXIT_SIGNAL_BASE = 12
 
 struct launcher {
     const struct launcher_options *options;
-    struct supervisor *supervisor;
+    struct job_supervisor *supervisor;
     struct string_buffer key;
     struct string_buffer output; /* of mpirun */
     struct string_buffer line;   /* the beginning of its next line */
@@ -63,14 +63,14 @@ static enum status open_supervisor(struct launcher *launcher) {
     if (options->hosts != NULL) {
         TRY(control_socket_own_address(options->network, address));
     }
-    struct supervisor_options supervisor = {.rank_count = options->rank_count,
-                                            .key = &launcher->key,
-                                            .build = build,
-                                            .network_address = options->hosts == NULL ? NULL : address,
-                                            .start_seconds = START_FACTOR * options->deadline_seconds,
-                                            .silence_seconds = SILENCE_SECONDS,
-                                            .gives_streams = true};
-    return supervisor_create(&supervisor, &launcher->supervisor);
+    struct job_supervisor_options supervisor = {.rank_count = options->rank_count,
+                                                .key = &launcher->key,
+                                                .build = build,
+                                                .network_address = options->hosts == NULL ? NULL : address,
+                                                .start_seconds = START_FACTOR * options->deadline_seconds,
+                                                .silence_seconds = SILENCE_SECONDS,
+                                                .gives_streams = true};
+    return job_supervisor_create(&supervisor, &launcher->supervisor);
 }
 
 /* The program's own file and the words it was called with. */
@@ -87,7 +87,7 @@ static enum status read_command_line(struct string_buffer *out) {
 }
 
 static void set_environment(const struct launcher *launcher) {
-    setenv(RANK_ENVIRONMENT_CONTROL, supervisor_address(launcher->supervisor), 1);
+    setenv(RANK_ENVIRONMENT_CONTROL, job_supervisor_address(launcher->supervisor), 1);
     setenv(RANK_ENVIRONMENT_KEY,
            launcher->options->secret_file == NULL ? string_buffer_text(&launcher->key) : "", 1);
 }
@@ -200,7 +200,7 @@ static void take_signals(struct launcher *launcher) {
     struct signalfd_siginfo signal;
     while (read(launcher->signals, &signal, sizeof signal) == (ssize_t)sizeof signal) {
         if (signal.ssi_signo != SIGCHLD) {
-            supervisor_give_up(launcher->supervisor, EXIT_SIGNAL_BASE + (int)signal.ssi_signo, "");
+            job_supervisor_give_up(launcher->supervisor, EXIT_SIGNAL_BASE + (int)signal.ssi_signo, "");
         }
     }
     look_for_mpirun(launcher);
@@ -208,7 +208,7 @@ static void take_signals(struct launcher *launcher) {
 
 /* Rank 0 reads from the terminal and gets its signals, as the foreground program does. */
 static void hand_over_terminal(struct launcher *launcher) {
-    int leader = supervisor_leader_process(launcher->supervisor);
+    int leader = job_supervisor_leader_process(launcher->supervisor);
     if (!launcher->has_terminal && leader > 0 && isatty(STDIN_FILENO) &&
         tcgetpgrp(STDIN_FILENO) == getpgrp()) {
         launcher->has_terminal = tcsetpgrp(STDIN_FILENO, getpgid(leader)) == 0;
@@ -230,12 +230,12 @@ static void explain_end(struct launcher *launcher) {
                                                   : EXIT_SIGNAL_BASE + WTERMSIG(launcher->mpirun_status);
     char sentence[1024];
     snprintf(sentence, sizeof sentence, "mpirun ended with code %d before the ranks did: %s", code, reason);
-    supervisor_give_up(launcher->supervisor, EXIT_FAILURE, sentence);
+    job_supervisor_give_up(launcher->supervisor, EXIT_FAILURE, sentence);
 }
 
 static void wait_for_something(struct launcher *launcher) {
-    struct pollfd files[SUPERVISOR_CONNECTIONS_MAX + 4];
-    int count = supervisor_poll_files(launcher->supervisor, files);
+    struct pollfd files[JOB_SUPERVISOR_CONNECTIONS_MAX + 4];
+    int count = job_supervisor_poll_files(launcher->supervisor, files);
     files[count++] = (struct pollfd){.fd = launcher->signals, .events = POLLIN};
     if (launcher->mpirun > 0) {
         files[count++] = (struct pollfd){.fd = launcher->pipe, .events = POLLIN};
@@ -243,14 +243,14 @@ static void wait_for_something(struct launcher *launcher) {
     poll(files, (nfds_t)count, POLL_MILLISECONDS);
 }
 
-static void watch(struct launcher *launcher, struct supervisor_verdict *verdict) {
+static void watch(struct launcher *launcher, struct job_supervisor_verdict *verdict) {
     bool has_ended = false;
-    supervisor_advance(launcher->supervisor, verdict);
+    job_supervisor_advance(launcher->supervisor, verdict);
     while (!verdict->is_over) {
         wait_for_something(launcher);
         read_output(launcher);
         take_signals(launcher);
-        supervisor_advance(launcher->supervisor, verdict);
+        job_supervisor_advance(launcher->supervisor, verdict);
         hand_over_terminal(launcher);
         if (!verdict->is_over && launcher->mpirun == 0 && has_ended) {
             explain_end(launcher); /* and the ranks' last words have been read */
@@ -274,9 +274,9 @@ static void wait_for_mpirun(struct launcher *launcher, double seconds) {
 static void end_mpirun(struct launcher *launcher) {
     wait_for_mpirun(launcher, END_SECONDS);
     if (launcher->mpirun > 0) {
-        struct supervisor_verdict unused;
-        supervisor_advance(launcher->supervisor, &unused);
-        supervisor_kill_rest(launcher->supervisor);
+        struct job_supervisor_verdict unused;
+        job_supervisor_advance(launcher->supervisor, &unused);
+        job_supervisor_kill_rest(launcher->supervisor);
         wait_for_mpirun(launcher, END_SECONDS);
     }
     if (launcher->mpirun > 0) {
@@ -292,7 +292,7 @@ static void end_mpirun(struct launcher *launcher) {
     }
 }
 
-static enum status run(struct launcher *launcher, struct supervisor_verdict *verdict) {
+static enum status run(struct launcher *launcher, struct job_supervisor_verdict *verdict) {
     TRY(make_key(launcher));
     TRY(open_supervisor(launcher));
     TRY(catch_signals(launcher));
@@ -302,11 +302,11 @@ static enum status run(struct launcher *launcher, struct supervisor_verdict *ver
     return STATUS_OK;
 }
 
-enum status launcher_run(const struct launcher_options *options, struct supervisor_verdict *verdict) {
+enum status launcher_run(const struct launcher_options *options, struct job_supervisor_verdict *verdict) {
     struct launcher launcher = {.options = options, .pipe = -1, .signals = -1};
-    *verdict = (struct supervisor_verdict){.is_over = false};
+    *verdict = (struct job_supervisor_verdict){.is_over = false};
     enum status status = run(&launcher, verdict);
-    supervisor_destroy(&launcher.supervisor);
+    job_supervisor_destroy(&launcher.supervisor);
     string_buffer_deinit(&launcher.key);
     string_buffer_deinit(&launcher.output);
     string_buffer_deinit(&launcher.line);

@@ -8,7 +8,7 @@
 #ifndef SLUICE_LAUNCH_LAUNCHER_H
 #define SLUICE_LAUNCH_LAUNCHER_H
 
-#include "launch/supervisor.h"
+#include "launch/job_supervisor.h"
 
 struct launcher_options {
     int rank_count;
@@ -22,7 +22,7 @@ struct launcher_options {
  * Runs the job to its end. `verdict` says how it went: an exit code, and a sentence if a rank or mpirun is to
  * blame. Errors are those of starting.
  */
-enum status launcher_run(const struct launcher_options *options, struct supervisor_verdict *verdict);
+enum status launcher_run(const struct launcher_options *options, struct job_supervisor_verdict *verdict);
 
 /* Words of the mpirun command line before the program, ended by NULL; owned: launcher_words_free. For tests.
  */

@@ -71,13 +71,13 @@ static void open_connection(struct http_server *server, struct MHD_Connection *l
     bool is_first = entry != NULL && server->connection_count == 1;
     pthread_mutex_unlock(&server->mutex);
     if (is_first) {
-        http_watcher_wake(server);
+        http_server_signal(server->wake_event);
     }
 }
 
 void http_connection_notify(void *context, struct MHD_Connection *connection, void **socket_context,
                             enum MHD_ConnectionNotificationCode code) {
-    struct http_server *server = context;
+    struct http_server *server = ((const struct http_io *)context)->server;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         open_connection(server, connection, socket_context);
         return;
@@ -100,9 +100,9 @@ static void enter_phase(struct http_server *server, struct http_connection *entr
 }
 
 void *http_connection_open_request(void *context, const char *target, struct MHD_Connection *connection) {
-    struct http_server *server = context;
+    struct http_server *server = ((const struct http_io *)context)->server;
     struct http_connection *entry = connection_of(connection);
-    struct http_exchange *exchange = entry == NULL ? NULL : http_exchange_create(server, connection);
+    struct http_exchange *exchange = entry == NULL ? NULL : http_exchange_create(context, connection);
     if (exchange == NULL) {
         return NULL;
     }
@@ -234,7 +234,7 @@ void http_connection_complete(void *context, struct MHD_Connection *connection, 
                               enum MHD_RequestTerminationCode code) {
     (void)connection;
     (void)code;
-    struct http_server *server = context;
+    struct http_server *server = ((const struct http_io *)context)->server;
     struct http_exchange *exchange = *request_context;
     if (exchange == NULL) {
         return;

@@ -7,13 +7,14 @@
 #include "base/clock.h"
 #include "lib/http_server_impl.h"
 
-struct http_exchange *http_exchange_create(struct http_server *server, struct MHD_Connection *connection) {
+struct http_exchange *http_exchange_create(struct http_io *io, struct MHD_Connection *connection) {
     struct http_exchange *exchange = calloc(1, sizeof *exchange);
     if (exchange == NULL || pthread_mutex_init(&exchange->mutex, NULL) != 0) {
         free(exchange);
         return NULL;
     }
-    exchange->server = server;
+    exchange->server = io->server;
+    exchange->io = io;
     exchange->connection = connection;
     exchange->is_attached = true;
     atomic_init(&exchange->holder_count, 1);
@@ -54,6 +55,7 @@ static void resume(struct http_exchange *exchange) {
     if (exchange->is_attached && exchange->is_suspended) {
         exchange->is_suspended = false;
         MHD_resume_connection(exchange->connection);
+        http_server_signal(exchange->io->wake_event);
     }
 }
 

@@ -1,17 +1,19 @@
 /*
  * Start, drain and stop.
  *
- * The library (libmicrohttpd) reads requests and sends replies on its own threads. While a handler works, its
+ * The library (libmicrohttpd) reads requests and sends replies on I/O threads. While a handler works, its
  * connection is suspended; a reply's bytes wait in the exchange until the library asks for them. A watcher
  * sees what the library does not: clients that leave meanwhile, and deadlines.
  */
 #include "lib/http_server.h"
 
+#include <errno.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -21,9 +23,8 @@
 #include "lib/http_server_impl.h"
 
 enum {
-    SPARE_CONNECTIONS = 64,   /* over the limit: they get a refusal */
-    OTHER_DESCRIPTORS = 64,   /* of the program, besides connections */
-    REPLY_HEAD_BYTES = 16384, /* beside a request's head, in the library's memory of a connection */
+    SPARE_CONNECTIONS = 64, /* over the limit: they get a refusal */
+    OTHER_DESCRIPTORS = 64, /* of the program, besides connections */
     PEM_BYTES_MAX = 1024 * 1024,
 };
 
@@ -43,17 +44,6 @@ struct http_server_options http_server_options_default(void) {
         .io_thread_count = 1,
         .handler_thread_count = 2,
     };
-}
-
-static void log_library(void *context, const char *format, va_list arguments)
-    __attribute__((format(printf, 2, 0)));
-
-static void log_library(void *context, const char *format, va_list arguments) {
-    (void)context;
-    char line[512];
-    vsnprintf(line, sizeof line, format, arguments);
-    line[strcspn(line, "\n")] = '\0';
-    log_write(LOG_DEBUG, "http", "%s", line);
 }
 
 /* More connections than the system lets this process have would hang instead of being refused. */
@@ -98,37 +88,7 @@ fail:
     return status;
 }
 
-static struct MHD_Daemon *start_library(struct http_server *server, char *certificate, char *key) {
-    const struct http_server_options *options = &server->options;
-    struct MHD_OptionItem items[] = {
-        {MHD_OPTION_EXTERNAL_LOGGER, (intptr_t)log_library, server},
-        {MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)http_connection_notify, server},
-        {MHD_OPTION_URI_LOG_CALLBACK, (intptr_t)http_connection_open_request, server},
-        {MHD_OPTION_NOTIFY_COMPLETED, (intptr_t)http_connection_complete, server},
-        {MHD_OPTION_LISTEN_SOCKET, server->listener.socket, NULL},
-        {MHD_OPTION_CONNECTION_LIMIT, (intptr_t)server->connection_capacity, NULL},
-        {MHD_OPTION_PER_IP_CONNECTION_LIMIT, options->connections_per_address, NULL},
-        {MHD_OPTION_CONNECTION_MEMORY_LIMIT, (intptr_t)(options->header_limit + REPLY_HEAD_BYTES), NULL},
-        {MHD_OPTION_STRICT_FOR_CLIENT, 1, NULL},
-        {options->io_thread_count > 1 ? MHD_OPTION_THREAD_POOL_SIZE : MHD_OPTION_END,
-         options->io_thread_count, NULL},
-        {MHD_OPTION_END, 0, NULL},
-    };
-    struct MHD_OptionItem tls_items[] = {
-        {MHD_OPTION_HTTPS_MEM_CERT, 0, certificate},
-        {MHD_OPTION_HTTPS_MEM_KEY, 0, key},
-        {MHD_OPTION_END, 0, NULL},
-    };
-    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC | MHD_ALLOW_SUSPEND_RESUME |
-                     MHD_USE_ERROR_LOG | (certificate == NULL ? 0 : MHD_USE_TLS);
-    if (certificate == NULL) {
-        tls_items[0].option = MHD_OPTION_END;
-    }
-    return MHD_start_daemon(flags, 0, NULL, NULL, http_connection_take, server, MHD_OPTION_ARRAY, tls_items,
-                            MHD_OPTION_ARRAY, items, MHD_OPTION_END);
-}
-
-static enum status start_daemon(struct http_server *server) {
+static enum status start_library(struct http_server *server) {
     enum status status = STATUS_OK;
     const struct http_server_options *options = &server->options;
     char *certificate = NULL;
@@ -137,9 +97,7 @@ static enum status start_daemon(struct http_server *server) {
         TRY_GOTO(read_pem(options->certificate_file, &certificate));
         TRY_GOTO(read_pem(options->key_file, &key));
     }
-    server->daemon = start_library(server, certificate, key);
-    CHECK_GOTO(server->daemon != NULL, STATUS_IO, "the HTTP server does not start%s",
-               certificate == NULL ? "" : "; do the certificate and the key belong together?");
+    TRY_GOTO(http_io_start(server, certificate, key));
 fail:
     free(certificate);
     free(key);
@@ -149,7 +107,7 @@ fail:
 static enum status start_threads(struct http_server *server) {
     TRY(http_watcher_start(server));
     TRY(http_handlers_start(server));
-    return start_daemon(server);
+    return start_library(server);
 }
 
 static enum status create(const struct http_server_options *options, struct http_server **out) {
@@ -158,15 +116,19 @@ static enum status create(const struct http_server_options *options, struct http
     *out = server;
     server->options = *options;
     server->listener.socket = -1;
-    server->watch_set = -1;
-    server->wake_event = -1;
+    server->watch_set = epoll_create1(EPOLL_CLOEXEC);
+    server->wake_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pthread_mutex_init(&server->mutex, NULL);
     pthread_mutex_init(&server->queue_mutex, NULL);
     pthread_cond_init(&server->queue_changed, NULL);
+    pthread_cond_init(&server->quiet_changed, NULL);
+    CHECK(server->watch_set >= 0 && server->wake_event >= 0, STATUS_IO,
+          "descriptors for the HTTP server cannot be opened: %s", strerror(errno));
     fit_descriptors(&server->options);
-    server->connection_capacity = (size_t)server->options.connection_limit + SPARE_CONNECTIONS;
-    server->connections = calloc(server->connection_capacity, sizeof *server->connections);
+    size_t capacity = (size_t)server->options.connection_limit + SPARE_CONNECTIONS;
+    server->connections = calloc(capacity, sizeof *server->connections);
     CHECK_MEMORY(server->connections);
+    server->connection_capacity = capacity;
     return STATUS_OK;
 }
 
@@ -202,11 +164,18 @@ size_t http_server_exchange_count(const struct http_server *server) {
     return atomic_load(&server->exchange_count);
 }
 
+void http_server_signal(int event) {
+    const uint64_t one = 1;
+    /* Fails only if the counter is full, and then the descriptor is readable. */
+    ssize_t written = write(event, &one, sizeof one);
+    (void)written;
+}
+
 void http_server_drain(struct http_server *server) {
-    if (!atomic_exchange(&server->is_draining, true) && server->daemon != NULL) {
-        MHD_quiesce_daemon(server->daemon);
+    if (!atomic_exchange(&server->is_draining, true)) {
+        http_io_quiesce(server);
         http_listener_close(&server->listener);
-        http_watcher_wake(server);
+        http_server_signal(server->wake_event); /* the watcher, for idle connections */
     }
 }
 
@@ -234,11 +203,9 @@ void http_server_stop(struct http_server **server_pointer) {
     http_handlers_stop(server);
     atomic_store(&server->is_stopping, true);
     http_watcher_stop(server);
-    if (server->daemon != NULL) {
-        cut_off_all(server);
-        MHD_stop_daemon(server->daemon);
-    }
-    http_listener_close(&server->listener);
+    http_io_join(server);
+    cut_off_all(server);
+    http_io_destroy(server);
     if (server->watch_set >= 0) {
         close(server->watch_set);
     }
@@ -248,6 +215,7 @@ void http_server_stop(struct http_server **server_pointer) {
     pthread_mutex_destroy(&server->mutex);
     pthread_mutex_destroy(&server->queue_mutex);
     pthread_cond_destroy(&server->queue_changed);
+    pthread_cond_destroy(&server->quiet_changed);
     free(server->connections);
     free(server);
     *server_pointer = NULL;

@@ -44,6 +44,7 @@ struct http_connection {
  */
 struct http_exchange {
     struct http_server *server;
+    struct http_io *io;
     struct MHD_Connection *connection; /* valid while is_attached */
     size_t connection_index;
     _Atomic int holder_count;
@@ -82,9 +83,20 @@ struct http_exchange {
     void *left_context;
 };
 
+/* A thread that runs the library. */
+struct http_io {
+    struct http_server *server;
+    struct MHD_Daemon *daemon;
+    pthread_t thread;
+    bool has_thread;
+    bool is_quiet;  /* takes no more connections */
+    int wake_event; /* readable when there is something besides sockets to look at */
+};
+
 struct http_server {
     struct http_server_options options;
-    struct MHD_Daemon *daemon;
+    struct http_io *ios;
+    size_t io_count;
     struct http_listener listener;
     int port;
     bool has_tls;
@@ -104,6 +116,8 @@ struct http_server {
     size_t connection_capacity;
     size_t connection_count;
     size_t search_start; /* where the next free entry is looked for */
+    size_t quiet_count;  /* of ios; with quiet_changed */
+    pthread_cond_t quiet_changed;
 
     pthread_mutex_t queue_mutex;
     pthread_cond_t queue_changed;
@@ -112,7 +126,7 @@ struct http_server {
     bool is_queue_closed;
 };
 
-/* Callbacks of the library (http_connection.c). */
+/* Callbacks of the library, whose context is the struct http_io (http_connection.c). */
 void http_connection_notify(void *context, struct MHD_Connection *connection, void **socket_context,
                             enum MHD_ConnectionNotificationCode code);
 void *http_connection_open_request(void *context, const char *target, struct MHD_Connection *connection);
@@ -127,7 +141,7 @@ struct http_verdict http_request_read_head(struct http_exchange *exchange, const
                                            const char *version);
 
 /* Exchanges (http_exchange.c). The caller of create is its first holder; NULL if memory is out. */
-struct http_exchange *http_exchange_create(struct http_server *server, struct MHD_Connection *connection);
+struct http_exchange *http_exchange_create(struct http_io *io, struct MHD_Connection *connection);
 void http_exchange_hold(struct http_exchange *exchange);
 void http_exchange_drop(struct http_exchange *exchange);
 /* Has the library wait until the exchange is resumed. With the mutex held, on the library's thread. */
@@ -154,10 +168,18 @@ const char *http_reply_describe_refusal(struct http_server *server, const struct
 /* Threads. */
 enum status http_watcher_start(struct http_server *server);
 void http_watcher_stop(struct http_server *server);
-void http_watcher_wake(struct http_server *server);
+/* Makes an event's descriptor readable. */
+void http_server_signal(int event);
 /* Watches for the client's leaving, until http_watcher_forget. Called with the server's mutex held. */
 void http_watcher_add(struct http_server *server, size_t connection_index);
 void http_watcher_forget(struct http_server *server, size_t connection_index);
+/* Each instance of the library with its thread; the texts of PEM files may be NULL. */
+enum status http_io_start(struct http_server *server, char *certificate, char *key);
+/* Returns once none of them takes connections any more. Not from one of their threads. */
+void http_io_quiesce(struct http_server *server);
+/* Ends the threads, then the instances. */
+void http_io_join(struct http_server *server);
+void http_io_destroy(struct http_server *server);
 enum status http_handlers_start(struct http_server *server);
 void http_handlers_stop(struct http_server *server);
 void http_handlers_enqueue(struct http_exchange *exchange);

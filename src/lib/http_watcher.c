@@ -1,10 +1,7 @@
 /* A thread that sees clients leave and keeps the deadlines that the library does not know. */
 #include <errno.h>
-#include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -18,13 +15,6 @@ static const uint64_t WAKE_TAG = UINT64_MAX;
 /* Names a connection until it is closed; none is WAKE_TAG, since indices are far below 2^32. */
 static uint64_t tag_of(const struct http_server *server, size_t index) {
     return (uint64_t)server->connections[index].generation << 32 | index;
-}
-
-void http_watcher_wake(struct http_server *server) {
-    const uint64_t one = 1;
-    /* Fails only if the counter is full, and then the watcher is awake. */
-    ssize_t written = write(server->wake_event, &one, sizeof one);
-    (void)written;
 }
 
 void http_watcher_add(struct http_server *server, size_t connection_index) {
@@ -153,12 +143,9 @@ static void *watch(void *context) {
 }
 
 enum status http_watcher_start(struct http_server *server) {
-    server->watch_set = epoll_create1(EPOLL_CLOEXEC);
-    server->wake_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = WAKE_TAG};
-    CHECK(server->watch_set >= 0 && server->wake_event >= 0 &&
-              epoll_ctl(server->watch_set, EPOLL_CTL_ADD, server->wake_event, &event) == 0,
-          STATUS_IO, "the watch over connections cannot be set up: %s", strerror(errno));
+    CHECK(epoll_ctl(server->watch_set, EPOLL_CTL_ADD, server->wake_event, &event) == 0, STATUS_IO,
+          "the watch over connections cannot be set up: %s", strerror(errno));
     CHECK(pthread_create(&server->watcher, NULL, watch, server) == 0, STATUS_OUT_OF_MEMORY,
           "a thread for the HTTP server cannot be started");
     server->has_watcher = true;
@@ -167,7 +154,7 @@ enum status http_watcher_start(struct http_server *server) {
 
 void http_watcher_stop(struct http_server *server) {
     if (server->has_watcher) {
-        http_watcher_wake(server);
+        http_server_signal(server->wake_event);
         pthread_join(server->watcher, NULL);
         server->has_watcher = false;
     }

@@ -17,6 +17,10 @@ static const struct api_route routes[] = {
     {"POST", "/v1/completions", api_handle_completions},
     {"POST", "/v1/messages", api_handle_messages},
     {"POST", "/v1/messages/count_tokens", api_handle_count_tokens},
+    {"POST", "/v1/responses", api_handle_responses},
+    {"GET", "/v1/responses/{id}", api_handle_response_get},
+    {"DELETE", "/v1/responses/{id}", api_handle_response_delete},
+    {"POST", "/v1/responses/{id}/cancel", api_handle_response_cancel},
     {"GET", "/v1/models", api_handle_models},
     {"GET", "/v1/models/{id}", api_handle_model},
     {"POST", "/tokenize", api_handle_tokenize},
@@ -88,6 +92,10 @@ enum status api_open(const struct api_options *options, struct api **out) {
     if (status == STATUS_OK) {
         status = task_queue_create(options->thread_count, &api->queue);
     }
+    if (status == STATUS_OK) {
+        status = response_store_create(options->stored_response_bytes, options->stored_response_seconds,
+                                       &api->responses);
+    }
     *out = api;
     if (status != STATUS_OK) {
         api_close(out);
@@ -112,6 +120,7 @@ void api_close(struct api **api_pointer) {
     }
     pthread_mutex_unlock(&api->mutex);
     task_queue_destroy(&api->queue);
+    response_store_destroy(&api->responses);
     pthread_cond_destroy(&api->emptied);
     pthread_mutex_destroy(&api->mutex);
     free(api);

@@ -9,6 +9,7 @@
 #include "server/answer.h"
 #include "server/api.h"
 #include "server/generation_config.h"
+#include "server/response_store.h"
 #include "server/task_queue.h"
 
 enum { API_ID_BYTES = 33 };
@@ -22,6 +23,7 @@ struct api {
     struct answer *answers;
     atomic_size_t generation_count;
     atomic_size_t unknown_field_count;
+    struct response_store *responses;
 };
 
 /* Replies with this thread's last error; `parameter` NULL or "": none. */
@@ -61,5 +63,9 @@ void api_handle_detokenize(struct api *api, const struct api_request *request, s
 void api_handle_tokenizer_info(struct api *api, const struct api_request *request, struct reply *reply);
 void api_handle_messages(struct api *api, const struct api_request *request, struct reply *reply);
 void api_handle_count_tokens(struct api *api, const struct api_request *request, struct reply *reply);
+void api_handle_responses(struct api *api, const struct api_request *request, struct reply *reply);
+void api_handle_response_get(struct api *api, const struct api_request *request, struct reply *reply);
+void api_handle_response_cancel(struct api *api, const struct api_request *request, struct reply *reply);
+void api_handle_response_delete(struct api *api, const struct api_request *request, struct reply *reply);
 
 #endif

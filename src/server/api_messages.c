@@ -59,37 +59,18 @@ static enum status read_thinking(struct request_chat *chat, struct request_reade
 
 /* {"type": "auto" | "any" | "none"}, or "tool" with a name. */
 static enum status read_tool_choice(struct message_prompt *prompt, const struct json *tools) {
-    struct request_reader *reader = prompt->reader;
-    const struct json *choice = NULL;
-    TRY(request_reader_object(reader, "tool_choice", &choice));
-    const char *type = choice == NULL ? "auto" : json_text(json_get(choice, "type"), NULL);
-    const char *name = json_text(json_get(choice, "name"), NULL);
-    bool is_serial = choice != NULL && json_bool(json_get(choice, "disable_parallel_tool_use"));
-    if (json_length(tools) == 0 || (type != NULL && strcmp(type, "none") == 0)) {
-        return STATUS_OK;
+    const struct json *value = NULL;
+    TRY(request_reader_object(prompt->reader, "tool_choice", &value));
+    struct request_tool_choice choice = {.word = "auto"};
+    if (value != NULL) {
+        const char *type = json_text(json_get(value, "type"), NULL);
+        choice.word = type != NULL && strcmp(type, "any") == 0 ? "required" : type;
+        if (type != NULL && strcmp(type, "tool") == 0) {
+            choice.name = json_text(json_get(value, "name"), NULL);
+        }
+        choice.is_serial = json_bool(json_get(value, "disable_parallel_tool_use"));
     }
-    struct string_buffer text = {0};
-    if (type != NULL && strcmp(type, "auto") == 0) {
-        string_buffer_append_text(&text, "\"auto\"");
-    } else if (type != NULL && strcmp(type, "any") == 0) {
-        string_buffer_append_text(&text, "\"required\"");
-    } else if (type != NULL && strcmp(type, "tool") == 0 && name != NULL &&
-               request_chat_has_tool(tools, name)) {
-        struct json_writer writer = json_writer_on(&text);
-        json_writer_begin(&writer, NULL, '{');
-        json_writer_text(&writer, "name", name);
-        json_writer_end(&writer, '}');
-    } else {
-        return request_reader_fail(
-            reader, "tool_choice", STATUS_BAD_FORMAT,
-            "needs a \"type\" that is auto, any, none, or tool with the \"name\" of one of "
-            "the tools");
-    }
-    prompt->settings->are_tools_enabled = true;
-    enum status status = request_grammar_set_tools(prompt->settings, reader, tools, string_buffer_text(&text),
-                                                   !is_serial, prompt->arena);
-    string_buffer_deinit(&text);
-    return status;
+    return request_chat_choose_tools(prompt->settings, prompt->reader, prompt->arena, tools, &choice);
 }
 
 static enum status read_prompt(struct message_prompt *prompt) {

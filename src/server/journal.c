@@ -1,7 +1,6 @@
 /* Entries: the request is kept as the frame it travels in, which is a copy of all it points to. */
 #include "server/journal.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -205,6 +204,20 @@ static void merge_state(struct journal_entry *entry, const struct sluice_request
     }
 }
 
+bool journal_entry_is_over(const struct journal_entry *entry) {
+    return entry->state.phase == SLUICE_REQUEST_FINISHED;
+}
+
+/* Once, at the end: states before have an empty one. */
+static void set_message(struct journal_entry *entry, struct service_text text) {
+    size_t length = text.length < sizeof entry->message ? text.length : sizeof entry->message - 1;
+    if (length > 0) {
+        memcpy(entry->message, text.bytes, length);
+    }
+    entry->message[length] = '\0';
+    entry->state.message = entry->message;
+}
+
 enum status journal_entry_update(struct journal_entry *entry, const struct wire_update *update) {
     if (update->prompt_tokens.count > 0 && !entry->has_prompt_tokens) {
         TRY(batch_append(&entry->fresh_prompt, &update->prompt_tokens));
@@ -216,11 +229,9 @@ enum status journal_entry_update(struct journal_entry *entry, const struct wire_
           STATUS_BAD_FORMAT, "a worker counts %zu tokens where the front has %zu", update->state.token_count,
           entry->token_count - entry->sent_token_count);
     merge_state(entry, &update->state);
-    snprintf(entry->message, sizeof entry->message, "%.*s",
-             (int)(update->message.length < sizeof entry->message ? update->message.length
-                                                                  : sizeof entry->message - 1),
-             update->message.length == 0 ? "" : update->message.bytes);
-    entry->state.message = entry->message;
+    if (journal_entry_is_over(entry)) {
+        set_message(entry, update->message);
+    }
     return STATUS_OK;
 }
 
@@ -231,17 +242,12 @@ bool journal_entry_strike(struct journal_entry *entry, bool is_suspect) {
     return entry->strikes < STRIKES_MAX;
 }
 
-bool journal_entry_is_over(const struct journal_entry *entry) {
-    return entry->state.phase == SLUICE_REQUEST_FINISHED;
-}
-
 void journal_entry_finish(struct journal_entry *entry, enum sluice_finish_reason reason, enum status status,
                           const char *message) {
     entry->state.phase = SLUICE_REQUEST_FINISHED;
     entry->state.finish_reason = reason;
     entry->state.status = (enum sluice_status)status;
-    snprintf(entry->message, sizeof entry->message, "%s", message);
-    entry->state.message = entry->message;
+    set_message(entry, (struct service_text){message, strlen(message)});
 }
 
 static void swap(struct journal_batch *fresh, struct journal_batch *taken) {

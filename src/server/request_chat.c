@@ -59,7 +59,7 @@ enum status request_chat_read_thinking(struct request_chat *chat, struct request
     return arguments == NULL ? STATUS_OK : read_template_arguments(chat, reader, arguments);
 }
 
-bool request_chat_has_tool(const struct json *tools, const char *name) {
+static bool has_tool(const struct json *tools, const char *name) {
     for (size_t i = 0; i < json_length(tools); i++) {
         const char *other = json_text(json_get(json_get(json_at(tools, i), "function"), "name"), NULL);
         if (other != NULL && strcmp(other, name) == 0) {
@@ -69,70 +69,70 @@ bool request_chat_has_tool(const struct json *tools, const char *name) {
     return false;
 }
 
-/* {"type": "function", "function": {"name": ...}} */
-static enum status read_named_choice(struct request_reader *reader, const struct json *tools,
-                                     const struct json *choice, struct string_buffer *out) {
-    const char *name = json_text(json_get(json_get(choice, "function"), "name"), NULL);
-    if (name == NULL) {
-        return request_reader_fail(
-            reader, "tool_choice", STATUS_BAD_FORMAT,
-            "is none of none, auto, required and {\"type\": \"function\", \"function\": "
-            "{\"name\": ...}}");
+static enum status check_choice(struct request_reader *reader, const struct json *tools,
+                                const struct request_tool_choice *choice) {
+    static const char field[] = "tool_choice";
+    bool is_word = choice->name == NULL && choice->word != NULL;
+    bool is_optional = is_word && (strcmp(choice->word, "none") == 0 || strcmp(choice->word, "auto") == 0);
+    if (is_word ? !is_optional && strcmp(choice->word, "required") != 0 : choice->name == NULL) {
+        return request_reader_fail(reader, field, STATUS_BAD_FORMAT,
+                                   "is%s%.60s%s; use none, auto, required or the name of a function",
+                                   is_word ? " \"" : " malformed", is_word ? choice->word : "",
+                                   is_word ? "\"" : "");
     }
-    if (!request_chat_has_tool(tools, name)) {
-        return request_reader_fail(reader, "tool_choice", STATUS_BAD_ARGUMENT,
-                                   "names the function \"%.100s\", which is not among the tools", name);
+    if (json_length(tools) == 0 && !is_optional) {
+        return request_reader_fail(reader, field, STATUS_BAD_ARGUMENT,
+                                   "asks for a tool call, but the request has no tools");
     }
-    struct json_writer writer = json_writer_on(out);
-    json_writer_begin(&writer, NULL, '{');
-    json_writer_text(&writer, "name", name);
-    json_writer_end(&writer, '}');
+    if (choice->name != NULL && !has_tool(tools, choice->name)) {
+        return request_reader_fail(reader, field, STATUS_BAD_ARGUMENT,
+                                   "names the function \"%.100s\", which is not among the tools",
+                                   choice->name);
+    }
     return STATUS_OK;
 }
 
-/* Appends the choice as JSON; nothing for "none". */
-static enum status read_tool_choice(struct request_reader *reader, const struct json *tools,
-                                    struct string_buffer *out) {
-    const struct json *choice = request_reader_get(reader, "tool_choice");
-    const char *word = choice != NULL ? json_text(choice, NULL) : "auto";
-    bool has_tools = json_length(tools) > 0;
-    if (word != NULL && (strcmp(word, "none") == 0 || (!has_tools && strcmp(word, "auto") == 0))) {
+enum status request_chat_choose_tools(struct answer_settings *settings, struct request_reader *reader,
+                                      struct arena *arena, const struct json *tools,
+                                      const struct request_tool_choice *choice) {
+    TRY(check_choice(reader, tools, choice));
+    bool is_none = choice->name == NULL && strcmp(choice->word, "none") == 0;
+    settings->are_tools_enabled = json_length(tools) > 0 && !is_none;
+    if (!settings->are_tools_enabled) {
         return STATUS_OK;
     }
-    if (!has_tools) {
-        return request_reader_fail(reader, "tool_choice", STATUS_BAD_ARGUMENT,
-                                   "asks for a tool call, but the request has no tools");
+    struct string_buffer text = {0};
+    struct json_writer writer = json_writer_on(&text);
+    if (choice->name != NULL) {
+        json_writer_begin(&writer, NULL, '{');
+        json_writer_text(&writer, "name", choice->name);
+        json_writer_end(&writer, '}');
+    } else {
+        json_writer_text(&writer, NULL, choice->word);
     }
-    if (word == NULL) {
-        return read_named_choice(reader, tools, choice, out);
+    enum status status = string_buffer_check(&text);
+    if (status == STATUS_OK) {
+        status = request_grammar_set_tools(settings, reader, tools, text.data, !choice->is_serial, arena);
     }
-    if (strcmp(word, "auto") != 0 && strcmp(word, "required") != 0) {
-        return request_reader_fail(reader, "tool_choice", STATUS_BAD_FORMAT,
-                                   "is \"%.60s\"; use none, auto, required or the name of a function", word);
-    }
-    string_buffer_append_format(out, "\"%s\"", word);
-    return STATUS_OK;
+    string_buffer_deinit(&text);
+    return status;
 }
 
 enum status request_chat_read_tools(struct answer_settings *settings, struct request_reader *reader,
                                     struct arena *arena, const struct json **tools) {
     bool is_parallel = true;
-    struct string_buffer choice = {0};
-    enum status status = STATUS_OK;
     *tools = NULL;
-    TRY_GOTO(request_reader_refuse(reader, "functions", "use tools"));
-    TRY_GOTO(request_reader_refuse(reader, "function_call", "use tool_choice"));
-    TRY_GOTO(request_reader_array(reader, "tools", tools));
-    TRY_GOTO(request_reader_bool(reader, "parallel_tool_calls", &is_parallel));
-    TRY_GOTO(read_tool_choice(reader, *tools, &choice));
-    settings->are_tools_enabled = choice.length > 0;
-    if (settings->are_tools_enabled) {
-        TRY_GOTO(request_grammar_set_tools(settings, reader, *tools, string_buffer_text(&choice), is_parallel,
-                                           arena));
+    TRY(request_reader_refuse(reader, "functions", "use tools"));
+    TRY(request_reader_refuse(reader, "function_call", "use tool_choice"));
+    TRY(request_reader_array(reader, "tools", tools));
+    TRY(request_reader_bool(reader, "parallel_tool_calls", &is_parallel));
+    const struct json *value = request_reader_get(reader, "tool_choice");
+    struct request_tool_choice choice = {.word = "auto", .is_serial = !is_parallel};
+    if (value != NULL) {
+        choice.word = json_text(value, NULL);
+        choice.name = json_text(json_get(json_get(value, "function"), "name"), NULL);
     }
-fail:
-    string_buffer_deinit(&choice);
-    return status;
+    return request_chat_choose_tools(settings, reader, arena, *tools, &choice);
 }
 
 /* Drops the header of the answer's turn, which the template always writes behind a user's. */

@@ -28,8 +28,16 @@ enum status request_chat_read_thinking(struct request_chat *chat, struct request
 enum status request_chat_read_tools(struct answer_settings *settings, struct request_reader *reader,
                                     struct arena *arena, const struct json **tools);
 
-/* Whether a list of tools has a function with this name. */
-bool request_chat_has_tool(const struct json *tools, const char *name);
+/* Which tool the model calls: the function `name`; without one `word`, which is none, auto or required. */
+struct request_tool_choice {
+    const char *word, *name;
+    bool is_serial; /* at most one call */
+};
+
+/* Sets the settings by a choice among a list of chat's tools (NULL or empty: there are none). */
+enum status request_chat_choose_tools(struct answer_settings *settings, struct request_reader *reader,
+                                      struct arena *arena, const struct json *tools,
+                                      const struct request_tool_choice *choice);
 
 /* The conversation becomes the only prompt of `ids`; tells in the settings how the answer starts. */
 enum status request_chat_encode(const struct request_chat *chat, const struct tokenizer *tokenizer,

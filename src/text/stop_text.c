@@ -79,9 +79,18 @@ static size_t held_length(const struct stop_text *stop) {
     return longest;
 }
 
-void stop_text_push(struct stop_text *stop, const char *text, size_t length, struct string_buffer *out) {
-    if (stop->count == 0) {
+static void release(struct string_buffer *out, const char *text, size_t length) {
+    if (out != NULL) {
         string_buffer_append(out, text, length);
+    }
+}
+
+void stop_text_push(struct stop_text *stop, const char *text, size_t length, struct string_buffer *out) {
+    if (stop->is_stopped) {
+        return;
+    }
+    if (stop->count == 0) {
+        release(out, text, length);
         return;
     }
     size_t complete = 0;
@@ -93,10 +102,12 @@ void stop_text_push(struct stop_text *stop, const char *text, size_t length, str
     string_buffer_append(&stop->held, text, taken);
     size_t kept = complete > 0 ? complete : held_length(stop);
     if (stop->held.is_failed || kept > stop->held.length) {
-        out->is_failed = true;
+        if (out != NULL) {
+            out->is_failed = true;
+        }
         return;
     }
-    string_buffer_append(out, string_buffer_text(&stop->held), stop->held.length - kept);
+    release(out, string_buffer_text(&stop->held), stop->held.length - kept);
     string_buffer_drop_front(&stop->held, complete > 0 ? stop->held.length : stop->held.length - kept);
 }
 

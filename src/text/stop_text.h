@@ -37,8 +37,8 @@ enum status stop_text_init(struct stop_text *stop, const struct stop_string *str
 void stop_text_deinit(struct stop_text *stop);
 
 /*
- * Takes a piece and appends what can be shown to `out`. After a stop string, which is not shown, nothing is
- * taken any more.
+ * Takes a piece and appends what can be shown to `out` (NULL: nobody wants it). After a stop string, which is
+ * not shown, nothing is taken any more.
  */
 void stop_text_push(struct stop_text *stop, const char *text, size_t length, struct string_buffer *out);
 

@@ -67,7 +67,7 @@ static void test_spellings_of_layouts(void **state) {
     assert_int_equal(options.max_num_seqs, 16);
     assert_int_equal(options.chunk_tokens, 512);
     assert_true(options.enable_prefix_caching && options.gpu_memory_utilization == 0.9);
-    assert_int_equal(parse(CLI_PLAN, 7, argv, &options), STATUS_OK);
+    assert_int_equal(parse(CLI_PLAN, 8, argv, &options), STATUS_OK);
     assert_int_equal(options.tensor_parallel_size, 4);
     assert_int_equal(options.pipeline_parallel_size, 2);
     assert_int_equal(options.data_parallel_size, 3);

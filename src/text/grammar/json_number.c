@@ -149,7 +149,8 @@ static bool may_end(const struct magnitudes *m, size_t read, int held) {
     if ((held & HELD_BY_LOWER) != 0 && (strlen(m->lower->fraction) > read || m->lower->is_exclusive)) {
         return false;
     }
-    return (held & HELD_BY_UPPER) == 0 || strlen(m->upper->fraction) > read || !m->upper->is_exclusive;
+    bool is_held_above = (held & HELD_BY_UPPER) != 0 && m->upper != NULL;
+    return !is_held_above || strlen(m->upper->fraction) > read || !m->upper->is_exclusive;
 }
 
 /* The fraction, if any, behind integer parts that end in `states`. */

@@ -159,14 +159,30 @@ static inline void store_root(float *out, __m512 root) {
     _mm512_storeu_ps(out, _mm512_add_ps(root, _mm512_setzero_ps()));
 }
 
+/* Results of one input for ROWS weight rows, from tiles of 2, 4 or 8 rows. */
+static inline __m512 join_rows(float (*groups)[TILE_RESULTS], int64_t rows, int64_t tile_input) {
+    const float *from = groups[0] + tile_input * rows;
+    if (rows == ROWS / 2) {
+        __m512 low = _mm512_castps256_ps512(_mm256_loadu_ps(from));
+        return _mm512_insertf32x8(low, _mm256_loadu_ps(from + TILE_RESULTS), 1);
+    }
+    if (rows == ROWS / 4) {
+        __m512 all = _mm512_castps128_ps512(_mm_loadu_ps(from));
+        all = _mm512_insertf32x4(all, _mm_loadu_ps(from + TILE_RESULTS), 1);
+        all = _mm512_insertf32x4(all, _mm_loadu_ps(from + 2 * TILE_RESULTS), 2);
+        return _mm512_insertf32x4(all, _mm_loadu_ps(from + 3 * TILE_RESULTS), 3);
+    }
+    const __m512i tile = _mm512_setr_epi32(0, 1, 16, 17, 32, 33, 48, 49, 64, 65, 80, 81, 96, 97, 112, 113);
+    return _mm512_i32gather_ps(tile, from, sizeof(float));
+}
+
 /* Hands out the results of one input for ROWS weight rows. groups[row / rows]: results of a tile, `rows` for
  * each input. */
 static inline void take_rows(float (*groups)[TILE_RESULTS], int64_t rows, int64_t tile_input, int64_t input,
                              int64_t first_row, int64_t row_count, const struct matrix_sink *sink) {
     float values[ROWS];
-    for (int64_t row = 0; row < ROWS; row += rows) {
-        memcpy(values + row, groups[row / rows] + tile_input * rows, (size_t)rows * sizeof *values);
-    }
+    /* In one store of all: a sink that reads them at once would have to wait for several. */
+    _mm512_storeu_ps(values, join_rows(groups, rows, tile_input));
     sink->take(sink->context, input, first_row, row_count, values);
 }
 

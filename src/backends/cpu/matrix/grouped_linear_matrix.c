@@ -1,4 +1,5 @@
 /* Block-diagonal maps: a block of weight rows lies in one group and meets that group's inputs. */
+#include "backends/cpu/lanes/row_blocks_lanes.h"
 #include "backends/cpu/matrix/matrix_kernel.h"
 #include "ops/kernel_items.h"
 
@@ -62,7 +63,8 @@ enum status matrix_grouped_linear_run(const struct matrix_kernel *kernel, const 
                                       const struct grouped_linear_args *args) {
     struct grouped_run run = {.kernel = kernel, .args = args, .packed = env->workspace};
     run.leaves = matrix_leaves(args->weight);
-    kernel_for_each_item(env, (int64_t)item_count(args), pack_row, &run, NULL, 0);
+    lanes_for_each_row(env, (int64_t)item_count(args), MATRIX_PACK_BYTES * args->weight->columns, pack_row,
+                       &run, NULL, 0);
     if (item_count(args) > 0) {
         kernel_for_each_item(env, args->x.shape[1] * matrix_block_count(group_rank(args)), multiply_block,
                              &run, run.packed + packed_bytes(kernel, args),

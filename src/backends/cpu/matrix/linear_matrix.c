@@ -1,4 +1,5 @@
 /* Linear maps: inputs are packed once, then blocks of weight rows are shared out. */
+#include "backends/cpu/lanes/row_blocks_lanes.h"
 #include "backends/cpu/matrix/matrix_kernel.h"
 #include "ops/kernel_items.h"
 
@@ -49,7 +50,7 @@ enum status matrix_linear_run(const struct matrix_kernel *kernel, bool rounds, c
     int64_t rows = args->x.shape[0];
     struct linear_run run = {.kernel = kernel, .args = args, .rounds = rounds, .packed = env->workspace};
     run.leaves = matrix_leaves(args->weight);
-    kernel_for_each_item(env, rows, pack_row, &run, NULL, 0);
+    lanes_for_each_row(env, rows, MATRIX_PACK_BYTES * args->weight->columns, pack_row, &run, NULL, 0);
     if (rows > 0) {
         kernel_for_each_item(env, matrix_block_count(args->weight->rows), multiply_block, &run,
                              run.packed + packed_bytes(kernel, args),

@@ -19,6 +19,9 @@
 /* Weight rows that a kernel multiplies at once at most, and results that a sink gets at once. */
 enum { MATRIX_BLOCK_ROWS = 32, MATRIX_SINK_ROWS = 16 };
 
+/* Packing one column costs as much as touching so many bytes. */
+enum { MATRIX_PACK_BYTES = 8 };
+
 /* Takes `row_count` (at most MATRIX_SINK_ROWS) results of one input, for weight rows from `first_row`. */
 struct matrix_sink {
     void (*take)(const void *context, int64_t input, int64_t first_row, int64_t row_count,

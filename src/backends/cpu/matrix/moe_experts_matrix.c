@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "backends/cpu/lanes/row_blocks_lanes.h"
 #include "backends/cpu/matrix/matrix_kernel.h"
 #include "backends/cpu/matrix/moe_pairs.h"
 #include "ops/kernel_items.h"
@@ -34,18 +35,27 @@ static int64_t pair_count_of(const struct moe_experts_args *args) {
     return args->x.shape[0] * args->experts.shape[1];
 }
 
-/* Item: a pair, in expert order. A row is packed once per pick, so that an expert's inputs lie side by side.
- */
-static void pack_pair(const void *context, int64_t place, void *workspace) {
+/* Packs a row and copies it to each of its picks, so that an expert's inputs lie side by side. */
+static void pack_row(const void *context, int64_t row, void *workspace) {
     (void)workspace;
     const struct moe_run *run = context;
     const struct tensor *x = &run->args->x;
     const struct weight *gate = run->args->bank->gate;
     int64_t width = width_of(run->args);
-    int64_t row = run->pairs.pairs[place] / run->args->experts.shape[1];
-    run->kernel->pack(gate, run->rounds && gate->format != WEIGHT_PLAIN, x->dtype,
-                      (const char *)x->data + (size_t)(row * width) * dtype_bytes(x->dtype),
-                      run->packed + (size_t)place * run->kernel->packed_bytes(width));
+    int64_t picks = run->args->experts.shape[1];
+    const int32_t *places = run->pairs.places + row * picks;
+    const char *from = (const char *)x->data + (size_t)(row * width) * dtype_bytes(x->dtype);
+    size_t bytes = run->kernel->packed_bytes(width);
+    char *packed = NULL;
+    for (int64_t k = 0; k < picks; k++) {
+        char *to = run->packed + (size_t)(places[k] < 0 ? 0 : places[k]) * bytes;
+        if (places[k] >= 0 && packed == NULL) {
+            run->kernel->pack(gate, run->rounds && gate->format != WEIGHT_PLAIN, x->dtype, from, to);
+            packed = to;
+        } else if (places[k] >= 0) {
+            memcpy(to, packed, bytes);
+        }
+    }
 }
 
 /* One active expert and one block of its inner rows; gate values wait here until the up values come. */
@@ -179,10 +189,10 @@ enum status matrix_moe_experts_run(const struct matrix_kernel *kernel, bool roun
     lay_out(kernel, args, env->workspace, &run);
     /* Those of experts in the bank. */
     int64_t pairs = run.pairs.first[run.pairs.active_count];
-    kernel_for_each_item(env, pairs, pack_pair, &run, NULL, 0);
+    lanes_for_each_row(env, args->x.shape[0], MATRIX_PACK_BYTES * width_of(args), pack_row, &run, NULL, 0);
     kernel_for_each_item(env, run.pairs.active_count * matrix_block_count(inner_width_of(args)),
                          run_gate_block, &run, run.scratch, thread_bytes(kernel, args));
-    kernel_for_each_item(env, pairs, pack_inner, &run, NULL, 0);
+    lanes_for_each_row(env, pairs, MATRIX_PACK_BYTES * inner_width_of(args), pack_inner, &run, NULL, 0);
     kernel_for_each_item(env, run.pairs.active_count * matrix_block_count(args->out.shape[2]), run_down_block,
                          &run, run.scratch, thread_bytes(kernel, args));
     return STATUS_OK;

@@ -15,7 +15,7 @@ static bool is_in_bank(const struct expert_weights *bank, int32_t expert) {
 }
 
 size_t moe_pairs_bytes(const struct moe_experts_args *args) {
-    size_t integers = (size_t)(3 * args->bank->count + 1 + pair_count(args));
+    size_t integers = (size_t)(3 * args->bank->count + 1 + 2 * pair_count(args));
     return kernel_workspace_bytes(integers * sizeof(int32_t));
 }
 
@@ -27,6 +27,7 @@ struct moe_pairs moe_pairs_sort(const struct moe_experts_args *args, void *memor
     int32_t *active = next + experts;  /* [experts] */
     int32_t *first = active + experts; /* [experts + 1] */
     int32_t *pairs = first + experts + 1;
+    int32_t *places = pairs + count;
     memset(next, 0, (size_t)experts * sizeof *next);
     for (int64_t i = 0; i < count; i++) {
         if (is_in_bank(args->bank, chosen[i])) {
@@ -46,9 +47,11 @@ struct moe_pairs moe_pairs_sort(const struct moe_experts_args *args, void *memor
     }
     first[active_count] = total;
     for (int64_t i = 0; i < count; i++) {
+        places[i] = -1;
         if (is_in_bank(args->bank, chosen[i])) {
-            pairs[next[chosen[i] - args->bank->first]++] = (int32_t)i;
+            places[i] = next[chosen[i] - args->bank->first]++;
+            pairs[places[i]] = (int32_t)i;
         }
     }
-    return (struct moe_pairs){active_count, active, first, pairs};
+    return (struct moe_pairs){active_count, active, first, pairs, places};
 }

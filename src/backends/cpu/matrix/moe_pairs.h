@@ -15,6 +15,7 @@ struct moe_pairs {
     const int32_t *active; /* [active_count] indices into the bank, ascending */
     const int32_t *first;  /* [active_count + 1] index into `pairs` of each active expert's first */
     const int32_t *pairs;  /* row * picks + slot, ascending within an expert */
+    const int32_t *places; /* [row * picks + slot] index into `pairs`; -1: its expert is not in the bank */
 };
 
 /* Bytes that moe_pairs_sort needs. */

@@ -2,7 +2,7 @@
  * A fault that another rank is the reason of (PEER_LOST) waits a moment for that reason. The first other one
  * counts: everything after it may be its consequence.
  */
-#include "launch/supervisor.h"
+#include "launch/job_supervisor.h"
 
 #include <signal.h>
 #include <stdarg.h>
@@ -37,23 +37,23 @@ struct watched_rank {
     char report[REPORT_BYTES];
 };
 
-struct supervisor {
-    struct supervisor_options options;
+struct job_supervisor {
+    struct job_supervisor_options options;
     double began;
     int listeners[LISTENERS_MAX]; /* this host's, the network's or -1 */
     char address[CONTROL_ADDRESS_BYTES];
-    struct connection *connections[SUPERVISOR_CONNECTIONS_MAX];
+    struct connection *connections[JOB_SUPERVISOR_CONNECTIONS_MAX];
     int connection_count;
-    struct watched_rank ranks[SUPERVISOR_RANKS_MAX];
+    struct watched_rank ranks[JOB_SUPERVISOR_RANKS_MAX];
     int leader_process;
     double doubt; /* since when there is a fault whose reason may be another rank; 0: none */
-    struct supervisor_verdict doubtful;
-    struct supervisor_verdict verdict;
+    struct job_supervisor_verdict doubtful;
+    struct job_supervisor_verdict verdict;
 };
 
-enum status supervisor_create(const struct supervisor_options *options, struct supervisor **out) {
+enum status job_supervisor_create(const struct job_supervisor_options *options, struct job_supervisor **out) {
     enum status status = STATUS_OK;
-    struct supervisor *supervisor = calloc(1, sizeof *supervisor);
+    struct job_supervisor *supervisor = calloc(1, sizeof *supervisor);
     CHECK_MEMORY(supervisor);
     supervisor->options = *options;
     supervisor->began = clock_seconds();
@@ -63,19 +63,19 @@ enum status supervisor_create(const struct supervisor_options *options, struct s
     *out = supervisor;
     return STATUS_OK;
 fail:
-    supervisor_destroy(&supervisor);
+    job_supervisor_destroy(&supervisor);
     return status;
 }
 
-const char *supervisor_address(const struct supervisor *supervisor) {
+const char *job_supervisor_address(const struct job_supervisor *supervisor) {
     return supervisor->address;
 }
 
-int supervisor_leader_process(const struct supervisor *supervisor) {
+int job_supervisor_leader_process(const struct job_supervisor *supervisor) {
     return supervisor->leader_process;
 }
 
-static void forget_connection(struct supervisor *supervisor, int index) {
+static void forget_connection(struct job_supervisor *supervisor, int index) {
     struct connection *connection = supervisor->connections[index];
     if (connection->rank >= 0) {
         supervisor->ranks[connection->rank].connection = NULL;
@@ -85,8 +85,8 @@ static void forget_connection(struct supervisor *supervisor, int index) {
     supervisor->connections[index] = supervisor->connections[--supervisor->connection_count];
 }
 
-void supervisor_destroy(struct supervisor **supervisor_pointer) {
-    struct supervisor *supervisor = *supervisor_pointer;
+void job_supervisor_destroy(struct job_supervisor **supervisor_pointer) {
+    struct job_supervisor *supervisor = *supervisor_pointer;
     *supervisor_pointer = NULL;
     if (supervisor == NULL) {
         return;
@@ -102,7 +102,7 @@ void supervisor_destroy(struct supervisor **supervisor_pointer) {
     free(supervisor);
 }
 
-int supervisor_poll_files(const struct supervisor *supervisor, struct pollfd *files) {
+int job_supervisor_poll_files(const struct job_supervisor *supervisor, struct pollfd *files) {
     int count = 0;
     for (int i = 0; i < LISTENERS_MAX; i++) {
         if (supervisor->listeners[i] >= 0) {
@@ -116,7 +116,7 @@ int supervisor_poll_files(const struct supervisor *supervisor, struct pollfd *fi
 }
 
 /* The verdict is final: everybody who is there is told. */
-static void decide(struct supervisor *supervisor, const struct supervisor_verdict *verdict) {
+static void decide(struct job_supervisor *supervisor, const struct job_supervisor_verdict *verdict) {
     if (supervisor->verdict.is_over) {
         return;
     }
@@ -131,7 +131,7 @@ static void decide(struct supervisor *supervisor, const struct supervisor_verdic
     }
 }
 
-void supervisor_kill_rest(const struct supervisor *supervisor) {
+void job_supervisor_kill_rest(const struct job_supervisor *supervisor) {
     for (int i = 0; i < supervisor->connection_count; i++) {
         int process = control_socket_peer_process(supervisor->connections[i]->channel.socket);
         if (supervisor->connections[i]->rank >= 0 && process > 0) {
@@ -140,17 +140,17 @@ void supervisor_kill_rest(const struct supervisor *supervisor) {
     }
 }
 
-void supervisor_give_up(struct supervisor *supervisor, int exit_code, const char *sentence) {
-    struct supervisor_verdict verdict = {.exit_code = exit_code};
+void job_supervisor_give_up(struct job_supervisor *supervisor, int exit_code, const char *sentence) {
+    struct job_supervisor_verdict verdict = {.exit_code = exit_code};
     snprintf(verdict.sentence, sizeof verdict.sentence, "%s", sentence);
     decide(supervisor, supervisor->doubt > 0 ? &supervisor->doubtful : &verdict);
 }
 
 /* "rank 1 of 4 on host b (stage 1 of 2, tick 57, waiting in comm_gather)" and what has become of it. */
 static void __attribute__((format(printf, 3, 4)))
-blame(struct supervisor *supervisor, int rank, const char *format, ...) {
+blame(struct job_supervisor *supervisor, int rank, const char *format, ...) {
     const struct watched_rank *watched = &supervisor->ranks[rank];
-    struct supervisor_verdict verdict = {.exit_code = EXIT_FAILURE};
+    struct job_supervisor_verdict verdict = {.exit_code = EXIT_FAILURE};
     char fate[CONTROL_BUILD_BYTES * 4];
     va_list arguments;
     va_start(arguments, format);
@@ -163,11 +163,11 @@ blame(struct supervisor *supervisor, int rank, const char *format, ...) {
     decide(supervisor, &verdict);
 }
 
-static void accept_all(struct supervisor *supervisor, int listener) {
+static void accept_all(struct job_supervisor *supervisor, int listener) {
     int file;
     while (listener >= 0 && (file = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
         struct connection *connection = calloc(1, sizeof *connection);
-        if (connection == NULL || supervisor->connection_count == SUPERVISOR_CONNECTIONS_MAX) {
+        if (connection == NULL || supervisor->connection_count == JOB_SUPERVISOR_CONNECTIONS_MAX) {
             free(connection);
             close(file);
             continue;
@@ -186,7 +186,7 @@ static void accept_all(struct supervisor *supervisor, int listener) {
 }
 
 /* A rank of another build, number or job ends the job: it was started for it and cannot be in it. */
-static bool check_hello(struct supervisor *supervisor, const struct control_hello *hello) {
+static bool check_hello(struct job_supervisor *supervisor, const struct control_hello *hello) {
     int count = supervisor->options.rank_count;
     if (hello->rank < 0 || hello->rank >= count) {
         log_write(LOG_WARNING, "launch", "a process calls itself rank %d of %d, but the job has %d ranks",
@@ -210,7 +210,7 @@ static bool check_hello(struct supervisor *supervisor, const struct control_hell
     return true;
 }
 
-static enum status welcome(struct supervisor *supervisor, struct connection *connection,
+static enum status welcome(struct job_supervisor *supervisor, struct connection *connection,
                            const struct control_frame *frame) {
     struct control_hello hello;
     static const int all_streams[] = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO};
@@ -236,8 +236,8 @@ static enum status welcome(struct supervisor *supervisor, struct connection *con
 }
 
 /* Other ranks may have died of what this one says, and the other way round. */
-static void take_failure(struct supervisor *supervisor, int rank, const struct control_end *end) {
-    struct supervisor_verdict verdict = {.exit_code = end->exit_code};
+static void take_failure(struct job_supervisor *supervisor, int rank, const struct control_end *end) {
+    struct job_supervisor_verdict verdict = {.exit_code = end->exit_code};
     snprintf(verdict.sentence, sizeof verdict.sentence, "%s", end->message);
     supervisor->ranks[rank].has_left = true;
     supervisor->ranks[rank].exit_code = end->exit_code;
@@ -249,7 +249,7 @@ static void take_failure(struct supervisor *supervisor, int rank, const struct c
     }
 }
 
-static enum status take_frame(struct supervisor *supervisor, struct connection *connection,
+static enum status take_frame(struct job_supervisor *supervisor, struct connection *connection,
                               const struct control_frame *frame) {
     struct control_end end = {.exit_code = EXIT_FAILURE};
     CHECK((frame->kind == CONTROL_HELLO) == (connection->rank < 0), STATUS_BAD_FORMAT,
@@ -283,7 +283,7 @@ static enum status take_frame(struct supervisor *supervisor, struct connection *
 }
 
 /* Takes all frames that have come; false if the connection is of no use any more. */
-static bool take_all(struct supervisor *supervisor, struct connection *connection) {
+static bool take_all(struct job_supervisor *supervisor, struct connection *connection) {
     struct control_frame frame = {.kind = CONTROL_REPORT};
     enum status status = STATUS_OK;
     while (status == STATUS_OK && frame.kind != 0) {
@@ -305,7 +305,7 @@ static bool take_all(struct supervisor *supervisor, struct connection *connectio
     return false;
 }
 
-static void look_at_clock(struct supervisor *supervisor) {
+static void look_at_clock(struct job_supervisor *supervisor) {
     double now = clock_seconds();
     int left_count = 0;
     double patience = supervisor->options.silence_seconds;
@@ -328,12 +328,14 @@ static void look_at_clock(struct supervisor *supervisor) {
     }
     if (supervisor->doubt > 0 && now - supervisor->doubt > REASON_SECONDS) {
         decide(supervisor, &supervisor->doubtful);
-    } else if (left_count == supervisor->options.rank_count && supervisor->doubt == 0) {
-        decide(supervisor, &(struct supervisor_verdict){.exit_code = supervisor->ranks[0].exit_code});
+    } else if (left_count == supervisor->options.rank_count && supervisor->doubt == 0 &&
+               !supervisor->verdict.is_over) {
+        supervisor->verdict =
+            (struct job_supervisor_verdict){.is_over = true, .exit_code = supervisor->ranks[0].exit_code};
     }
 }
 
-void supervisor_advance(struct supervisor *supervisor, struct supervisor_verdict *verdict) {
+void job_supervisor_advance(struct job_supervisor *supervisor, struct job_supervisor_verdict *verdict) {
     for (int i = 0; i < LISTENERS_MAX; i++) {
         accept_all(supervisor, supervisor->listeners[i]);
     }

@@ -1,0 +1,154 @@
+#!/usr/bin/env bash
+# Ranks as processes from outside: same text, exit codes, lost ranks (T-22, T-24), no process left behind, idle
+# ranks. Usage: test_processes.sh PROGRAM SOURCE_DIR
+set -u
+program=$1
+model=$2/models/mini-v4
+# shellcheck source=tests/cli/support.sh
+. "$2/tests/cli/support.sh"
+ranks=(-pp 2 -tp 2 --distributed-executor-backend mpi --deadline-seconds 2)
+story=(--chat --no-thinking --temperature 0 --prompt "Tell me a story about a fox.")
+
+# equal NAME WANTED GOT
+equal() {
+    [ "$2" = "$3" ] || fail "$1: wanted <$2>, got <$3>"
+}
+
+# start ARGUMENTS...: runs generate with the ranks behind our back; sets launcher, mpirun and pids by rank.
+start() {
+    "$program" generate --model "$model" "${ranks[@]}" "$@" >"$work/output" 2>"$work/errors" </dev/null &
+    launcher=$!
+    find_ranks
+}
+
+find_ranks() {
+    local process rank
+    pids=()
+    for _ in $(seq 200); do
+        sleep 0.05
+        mpirun=$(pgrep -P "$launcher" mpirun) || continue
+        pids=()
+        for process in $(pgrep -P "$mpirun"); do
+            rank=$(tr '\0' '\n' <"/proc/$process/environ" 2>/dev/null | sed -n 's/^OMPI_COMM_WORLD_RANK=//p')
+            [ -n "$rank" ] && pids[rank]=$process
+        done
+        [ "${#pids[@]}" -eq 4 ] && return
+    done
+    fail "the ranks did not start: $(cat "$work/errors")"
+}
+
+# is_running PROCESS: it exists and is no zombie.
+is_running() {
+    [ -e "/proc/$1/stat" ] && ! grep -q '^State:[[:space:]]*Z' "/proc/$1/status" 2>/dev/null
+}
+
+# nothing_left NAME: all that was started is gone within a second.
+nothing_left() {
+    local process
+    for _ in $(seq 20); do
+        local left=()
+        for process in "$launcher" "$mpirun" "${pids[@]}"; do
+            is_running "$process" && left+=("$process")
+        done
+        [ "${#left[@]}" -eq 0 ] && return
+        sleep 0.05
+    done
+    fail "$1: processes are left: ${left[*]}"
+    kill -9 "${left[@]}"
+}
+
+# The same text, for any number of ranks, and what goes in and out belongs to rank 0.
+alone=$("$program" generate --model "$model" "${story[@]}")
+equal "4 ranks" "$alone" "$("$program" generate --model "$model" "${story[@]}" "${ranks[@]}" 2>&1)"
+printf 'Tell me a story about a fox.' >"$work/prompt"
+equal "prompt from standard input, mp as vLLM spells it" "$alone" "$("$program" generate --model "$model" --chat \
+    --no-thinking --temperature 0 --prompt-file - -tp 2 --distributed-executor-backend mp <"$work/prompt" 2>&1)"
+chat() { printf 'Tell me a story about a fox.\n' | "$program" chat --model "$model" --no-thinking -t 0 "$@" 2>/dev/null; }
+equal "chat" "$(chat)" "$(chat "${ranks[@]}")"
+equal "one rank needs no job" "$alone" "$("$program" generate --model "$model" "${story[@]}" \
+    --distributed-executor-backend mpi 2>&1)"
+
+# Failures of a rank are told once, with the exit code that one process has.
+refused "no prompt" 2 "$program" generate --model "$model" "${ranks[@]}"
+refused "no model" 1 "$program" generate --model nowhere "${ranks[@]}" --prompt x
+grep -q "nowhere/config.json" "$work/errors" || fail "no model: $(cat "$work/errors")"
+refused "hosts without a network" 2 "$program" generate --model "$model" "${ranks[@]}" --prompt x --hosts a,b
+grep -q -- "--rank-network" "$work/errors" || fail "hosts without a network: $(cat "$work/errors")"
+printf 'short' >"$work/secret"
+chmod 600 "$work/secret"
+refused "short secret" 2 "$program" generate --model "$model" "${ranks[@]}" --prompt x --peer-secret-file "$work/secret"
+head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$work/secret"
+equal "with a secret" "$alone" "$("$program" generate --model "$model" "${story[@]}" "${ranks[@]}" \
+    --peer-secret-file "$work/secret" 2>&1)"
+chmod 644 "$work/secret"
+refused "open secret" 2 "$program" generate --model "$model" "${ranks[@]}" --prompt x --peer-secret-file "$work/secret"
+
+# Any rank may be lost, while the prompt is read or the answer written: all end at once, and one line says why.
+printf '{"token_ids": [%s]}' "$(seq -s, 300 2000)" >"$work/ids.json"
+prefill=(--token-ids-file "$work/ids.json" --max-tokens 4 --chunk-tokens 2)
+decode=(--prompt Once --ignore-eos --max-tokens 4000 --max-model-len 4090 --temperature 0)
+
+# lose NAME RANK SIGNAL SECONDS FATE ARGUMENTS...
+lose() {
+    local name=$1 rank=$2 signal=$3 limit=$4 fate=$5
+    shift 5
+    start "$@"
+    sleep 0.8
+    is_running "${pids[rank]}" || fail "$name: was over too early"
+    local began code=0
+    began=$(date +%s%N)
+    kill "-$signal" "${pids[rank]}"
+    wait "$launcher" || code=$?
+    local milliseconds=$((($(date +%s%N) - began) / 1000000))
+    equal "$name: exit code" 1 "$code"
+    [ "$milliseconds" -lt "$limit" ] || fail "$name: took $milliseconds ms"
+    [ "$(wc -l <"$work/errors")" -eq 1 ] || fail "$name: not one line: <$(cat "$work/errors")>"
+    grep -qE "^sluice generate: rank $rank of 4 on host $(hostname) \(stage $((rank / 2)) of 2, tick [0-9]+, .*\) $fate" \
+        "$work/errors" || fail "$name: $(cat "$work/errors")"
+    nothing_left "$name"
+}
+for rank in 0 1 3; do
+    lose "rank $rank dies while it decodes" $rank KILL 3000 "has died" "${decode[@]}"
+    [ -s "$work/output" ] || fail "rank $rank: what was written is gone"
+    lose "rank $rank dies while it reads" $rank KILL 3000 "has died" "${prefill[@]}"
+    [ -s "$work/output" ] && fail "rank $rank: had read already: $(cat "$work/output")"
+done
+# Within the deadline of 2 s and 5 s more.
+lose "rank 2 hangs" 2 STOP 7000 "has not been heard of" "${decode[@]}"
+lose "rank 1 is told to end" 1 TERM 3000 "was told to end, with code 143" "${decode[@]}"
+
+# Whoever ends the launcher ends all, and its exit code says how.
+start "${decode[@]}"
+sleep 0.5
+kill -9 "$launcher"
+wait "$launcher" 2>/dev/null
+nothing_left "launcher killed"
+start "${decode[@]}"
+sleep 0.5
+kill -TERM "$launcher"
+wait "$launcher"
+equal "launcher told to end" 143 $?
+nothing_left "launcher told to end"
+start "${decode[@]}"
+sleep 0.5
+kill -9 "$mpirun"
+wait "$launcher"
+equal "mpirun killed" 1 $?
+nothing_left "mpirun killed"
+
+# Four idle ranks use less than a fifth of a core together.
+ticks() { awk '{sum += $14 + $15} END {print sum}' "${files[@]/%//stat}"; }
+sleep 4 | "$program" chat --model "$model" "${ranks[@]}" >"$work/output" 2>"$work/errors" &
+launcher=$!
+find_ranks
+files=("${pids[@]/#//proc/}")
+sleep 1
+before=$(ticks)
+sleep 2
+used=$(($(ticks) - before))
+[ "$used" -lt $((2 * $(getconf CLK_TCK) / 5)) ] || fail "idle ranks used $used ticks in 2 s"
+echo "four idle ranks used $used ticks of $(getconf CLK_TCK) per second in 2 s"
+wait "$launcher"
+equal "end of input" 0 $?
+nothing_left "chat"
+report

@@ -1,0 +1,160 @@
+/* Masks against trying every token byte by byte, on random ways through grammars of every kind. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "text/grammar_fixture.h"
+#include "text/tokenizer_fixture.h"
+#include "text/utf8.h"
+
+/* What a token leads to, by its bytes or as a control token; added tokens that are neither lead nowhere. */
+static uint32_t follow(struct grammar_automaton *automaton, uint32_t set, int32_t token) {
+    const struct tokenizer *tokenizer = automaton->vocabulary->tokenizer;
+    size_t length;
+    const char *bytes = tokenizer_token_bytes(tokenizer, token, &length);
+    if (bytes == NULL) {
+        return GRAMMAR_SET_DEAD;
+    }
+    if (!tokenizer_is_added(tokenizer, token)) {
+        return grammar_automaton_read(automaton, set, bytes, length);
+    }
+    for (int i = 0; i < CONTROL_TOKEN_COUNT; i++) {
+        const char *text = control_token_text((enum control_token)i);
+        if (strlen(text) == length && memcmp(text, bytes, length) == 0) {
+            return grammar_automaton_step(automaton, set, GRAMMAR_BYTES + (uint32_t)i);
+        }
+    }
+    return GRAMMAR_SET_DEAD;
+}
+
+static void expand(const struct token_set *set, uint32_t *mask, uint32_t word_count) {
+    memset(mask, 0, word_count * sizeof *mask);
+    for (uint32_t i = 0; i < set->count; i++) {
+        if (set->is_mask) {
+            mask[i] = set->values[i];
+        } else {
+            mask[set->values[i] / 32] |= UINT32_C(1) << set->values[i] % 32;
+        }
+    }
+}
+
+static void check_mask(struct grammar_automaton *automaton, uint32_t set, const uint32_t *mask,
+                       const char *what) {
+    for (int32_t token = 0; token < automaton->vocabulary->token_count; token++) {
+        bool is_wanted = follow(automaton, set, token) != GRAMMAR_SET_DEAD;
+        if (mask_has(mask, token) != is_wanted) {
+            fail_msg("%s: token %d is %s", what, token, is_wanted ? "missing" : "too much");
+        }
+    }
+}
+
+/* A random way of some tokens; starts again where the text must end. */
+static void walk(struct grammar_automaton *automaton, const char *what, int step_count, uint64_t seed) {
+    uint32_t word_count = automaton->vocabulary->word_count;
+    uint32_t *mask = malloc(word_count * sizeof *mask);
+    struct string_buffer text = {0};
+    uint32_t set = grammar_automaton_start(automaton);
+    uint64_t random_state = seed;
+    for (int i = 0; i < step_count; i++) {
+        const struct token_set *tokens = grammar_automaton_tokens(automaton, set);
+        assert_non_null(tokens);
+        expand(tokens, mask, word_count);
+        check_mask(automaton, set, mask, what);
+        int32_t token = pick_token(mask, automaton->vocabulary->token_count, &random_state);
+        if (token < 0) {
+            assert_true(grammar_automaton_must_end(automaton, set));
+            assert_int_equal(utf8_valid_length(string_buffer_text(&text), text.length), text.length);
+            string_buffer_clear(&text);
+            set = grammar_automaton_start(automaton);
+            continue;
+        }
+        assert_false(grammar_automaton_must_end(automaton, set));
+        set = follow(automaton, set, token);
+        assert_int_not_equal(set, GRAMMAR_SET_DEAD);
+        size_t length;
+        const char *bytes = tokenizer_token_bytes(automaton->vocabulary->tokenizer, token, &length);
+        string_buffer_append(&text, bytes, length);
+    }
+    string_buffer_deinit(&text);
+    free(mask);
+}
+
+static void check_tokenizer(const char *path, int step_count) {
+    struct tokenizer *tokenizer = load_tokenizer(path);
+    struct token_vocabulary *vocabulary = make_vocabulary(tokenizer);
+    for (size_t i = 0; i < grammar_example_count; i++) {
+        const struct grammar_example *example = &grammar_examples[i];
+        struct grammar *grammar = compile_grammar(example->kind, example->text);
+        struct grammar_automaton *automaton;
+        assert_int_equal(grammar_automaton_create(grammar, vocabulary, SIZE_MAX, &automaton), STATUS_OK);
+        walk(automaton, example->text, step_count, 1 + i);
+        grammar_automaton_destroy(&automaton);
+        grammar_destroy(&grammar);
+    }
+    token_vocabulary_destroy(&vocabulary);
+    tokenizer_destroy(&tokenizer);
+}
+
+static void test_masks_of_mini_v4(void **state) {
+    (void)state;
+    check_tokenizer(MINI_V4_TOKENIZER, 60);
+}
+
+static void test_masks_of_deepseek_v3(void **state) {
+    (void)state;
+    check_tokenizer(DEEPSEEK_V3_TOKENIZER, 12);
+}
+
+/* Readings that only differ in what is behind them double with every character, but not the work. */
+static void test_readings_are_joined(void **state) {
+    (void)state;
+    struct grammar *grammar =
+        compile_grammar(GRAMMAR_EBNF, "root ::= a\na ::= \"x\" a \"1\" | \"x\" b \"2\" | \"y\"\n"
+                                      "b ::= \"x\" a \"3\" | \"x\" b \"4\" | \"y\"");
+    struct grammar_automaton *automaton;
+    assert_int_equal(grammar_automaton_create(grammar, NULL, SIZE_MAX, &automaton), STATUS_OK);
+    uint32_t set = grammar_automaton_start(automaton);
+    for (int i = 0; i < 200; i++) {
+        set = grammar_automaton_step(automaton, set, 'x');
+        assert_int_not_equal(set, GRAMMAR_SET_DEAD);
+        assert_true(config_lists_get(&automaton->sets, set).count < 20);
+    }
+    set = grammar_automaton_step(automaton, set, 'y');
+    for (int i = 0; i < 200; i++) {
+        assert_false(grammar_automaton_may_end(automaton, set));
+        uint32_t next = grammar_automaton_step(automaton, set, i % 2 == 0 ? '1' : '2');
+        set =
+            next != GRAMMAR_SET_DEAD ? next : grammar_automaton_step(automaton, set, i % 2 == 0 ? '4' : '3');
+        assert_int_not_equal(set, GRAMMAR_SET_DEAD);
+    }
+    assert_true(grammar_automaton_must_end(automaton, set));
+    grammar_automaton_destroy(&automaton);
+    grammar_destroy(&grammar);
+}
+
+/* A list that calls itself at its end nests no deeper however long it gets. */
+static void test_calls_at_the_end_stay_flat(void **state) {
+    (void)state;
+    struct grammar *grammar =
+        compile_grammar(GRAMMAR_EBNF, "root ::= \"(\" list\nlist ::= [a-z] list | \")\"");
+    struct grammar_automaton *automaton;
+    assert_int_equal(grammar_automaton_create(grammar, NULL, SIZE_MAX, &automaton), STATUS_OK);
+    uint32_t set = grammar_automaton_read(automaton, grammar_automaton_start(automaton), "(ab", 3);
+    assert_int_equal(grammar_automaton_read(automaton, set, "cdefgh", 6), set);
+    grammar_automaton_destroy(&automaton);
+    grammar_destroy(&grammar);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_masks_of_mini_v4),
+        cmocka_unit_test(test_masks_of_deepseek_v3),
+        cmocka_unit_test(test_readings_are_joined),
+        cmocka_unit_test(test_calls_at_the_end_stay_flat),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
