@@ -34,27 +34,27 @@ struct executor {
     int64_t step_rows;         /* rows of the last step on all ranks; 0 if it failed */
     struct row_deal step_deal; /* and which of them are here */
     /* Without rows when drafting is off: */
-    struct boundary drafted[2]; /* draft_row_limit rows: a draft pass reads one and writes the other */
-    int last_drafted;           /* what the last pass with logits wrote, */
+    struct boundary drafted[2];      /* draft_row_limit rows: a draft pass reads one and writes the other */
+    int last_drafted;                /* what the last pass with logits wrote, */
     int64_t drafted_rows;            /* its rows on all ranks, */
     struct row_deal drafted_deal[2]; /* and which of them are here */
-    struct boundary saved;      /* saved_row_limit rows */
-    struct sent_record *sent;   /* [in_flight_limit], a ring; of the leader */
-    void *record;               /* one that came in */
-    size_t record_bytes;        /* its most */
-    uint64_t record_number;     /* of the next record */
-    void *pass_record;          /* one within the last stage, if it has several ranks */
-    uint64_t pass_number;       /* of the next one */
-    struct plan_room room;      /* of a record that came in */
-    token_mask_word *masks;     /* the same, where tokens are chosen and the leader is another */
+    struct boundary saved;           /* saved_row_limit rows */
+    struct sent_record *sent;        /* [in_flight_limit], a ring; of the leader */
+    void *record;                    /* one that came in */
+    size_t record_bytes;             /* its most */
+    uint64_t record_number;          /* of the next record */
+    void *pass_record;               /* one within the last stage, if it has several ranks */
+    uint64_t pass_number;            /* of the next one */
+    struct plan_room room;           /* of a record that came in */
+    token_mask_word *masks;          /* the same, where tokens are chosen and the leader is another */
     const token_mask_word **row_masks;
     int32_t *start_tokens;                /* the same */
     struct sluice_logit_bias *start_bias; /* the same; grows when a sequence starts */
     size_t start_bias_count;
-    float *logits;    /* of a rank of the last stage that is not the leader */
-    int32_t *staging; /* batch arrays */
+    float *logits;     /* of a rank of the last stage that is not the leader */
+    int32_t *staging;  /* batch arrays */
     int32_t *own_rows; /* with ranks: rows of a boundary, counted from the first own one */
-    float *scan;      /* one row of a boundary, to look for values that are not finite */
+    float *scan;       /* one row of a boundary, to look for values that are not finite */
 };
 
 /* A pass over the model: main layers, or the draft layer over the boundary that a pass before left. */

@@ -257,7 +257,8 @@ void executor_find_origin(const struct executor *executor, enum draft_source sou
     switch (source) {
     case DRAFT_SOURCE_STEP:
         *out = (struct draft_origin){.rows = executor->step_rows, .deal = executor->step_deal};
-        out->boundary = executor_own_boundary(executor, executor_boundary(executor), out->rows, &executor->step_deal);
+        out->boundary =
+            executor_own_boundary(executor, executor_boundary(executor), out->rows, &executor->step_deal);
         break;
     case DRAFT_SOURCE_DRAFT:
         *out = (struct draft_origin){.rows = executor->drafted_rows, .deal = executor->drafted_deal[last]};
@@ -315,8 +316,8 @@ static enum status run_part(struct executor *executor, const struct batch_view *
                             const struct pass *pass) {
     if (pass->is_head_only) {
         struct step step = executor_make_step(executor, batch, &executor->step_deal);
-        struct boundary boundary =
-            executor_own_boundary(executor, executor_boundary(executor), executor->step_rows, &executor->step_deal);
+        struct boundary boundary = executor_own_boundary(executor, executor_boundary(executor),
+                                                         executor->step_rows, &executor->step_deal);
         return run_main_head(executor, &step, &boundary, pass);
     }
     return pass->draft != NULL ? run_draft_layer(executor, batch, pass)
