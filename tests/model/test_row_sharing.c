@@ -278,9 +278,8 @@ static void run_round_of_three(struct executor *executor, bool has_draft) {
     struct step_segment draft = {0, 0, 3, tokens + 1};
     struct round_segment segment = {
         .catch_up_rows = 3, .following_token = tokens[3], .token_room = 1, .saved_row = -1, .kept_row = -1};
-    struct round_plan round = {.step = {.segments = &step, .segment_count = 1},
-                               .segments = &segment,
-                               .regime = DRAFT_REGIME_WARM};
+    struct round_plan round = {
+        .step = {.segments = &step, .segment_count = 1}, .segments = &segment, .regime = DRAFT_REGIME_WARM};
     struct draft_plan plan = {.segments = &draft,
                               .segment_count = 1,
                               .source = DRAFT_SOURCE_STEP,
