@@ -11,6 +11,7 @@
 #include "engine/rank_team.h"
 #include "lib/json.h"
 #include "model/model_registry.h"
+#include "parallel/layout_check.h"
 
 enum {
     MODEL_ARENA_BLOCK_BYTES = 1 << 20,
@@ -48,8 +49,7 @@ static enum status check_options(const struct sluice_engine_options *options) {
     CHECK(options->step_token_limit >= options->sequence_limit, STATUS_OUT_OF_RANGE,
           "a step of at most %d tokens is too small for %d requests that run at once: each needs one",
           options->step_token_limit, options->sequence_limit);
-    CHECK(options->page_tokens >= 128 && options->page_tokens <= (1 << 20) && options->page_tokens % 128 == 0,
-          STATUS_OUT_OF_RANGE, "page_tokens is %d, expected a multiple of 128", options->page_tokens);
+    TRY(layout_check_page_tokens(options->page_tokens));
     CHECK(options->thread_count >= 0 && options->thread_count <= 1024, STATUS_OUT_OF_RANGE,
           "thread_count is %d, expected 0 to 1024", options->thread_count);
     CHECK(options->snapshot_limit >= 0 && options->snapshot_limit <= (1 << 20), STATUS_OUT_OF_RANGE,

@@ -13,6 +13,7 @@
 #include "engine/draft_controller.h"
 #include "engine/rank_team_groups.h"
 #include "engine/round.h"
+#include "parallel/layout_check.h"
 #include "parallel/mesh.h"
 #include "parallel/shard.h"
 
@@ -63,9 +64,7 @@ static enum status check_options(const struct sluice_engine_options *options) {
 /* Equal numbers of layers; what is left over goes to the first stages, for the last one has the head. */
 static enum status cut_layers(struct rank_team *team, int layer_count) {
     int stages = team->mesh.pipeline;
-    CHECK(stages <= layer_count, STATUS_BAD_CONFIG,
-          "%d pipeline stages were asked for, but the model has %d layers: a stage needs one at least",
-          stages, layer_count);
+    TRY(layout_check_stages(stages, layer_count, false));
     team->first_layers = calloc((size_t)stages + 1, sizeof *team->first_layers);
     CHECK_MEMORY(team->first_layers);
     for (int s = 0; s < stages; s++) {
@@ -303,13 +302,9 @@ enum status rank_team_open(const struct sluice_engine_options *options, struct e
     struct sluice_job *job = options->parallel.job;
     *leader = NULL;
     TRY(check_options(options));
-    CHECK(job == NULL || rank_team_size(&options->parallel) == job->size, STATUS_USAGE,
-          "1 data x %d pipeline x 1 context x %d tensor parallel ranks are %d, but the job has %d processes: "
-          "change -pp or -tp, or the number of processes",
-          options->parallel.pipeline, options->parallel.tensor, rank_team_size(&options->parallel),
-          job->size);
     TRY(create_team(options, &team));
     if (job != NULL) {
+        TRY_GOTO(layout_check_rank_count(&team->mesh, job->size, "processes"));
         TRY_GOTO(job_order_engine(job, options, &team->order));
     }
     TRY_GOTO(fill_team(team, options));

@@ -1,6 +1,7 @@
 /* A search and an asked layout end in the same report. */
 #include "tools/plan_run.h"
 
+#include "parallel/layout_check.h"
 #include "tools/plan_check.h"
 #include "tools/plan_json.h"
 #include "tools/plan_layouts.h"
@@ -101,9 +102,7 @@ static enum status work_out(struct running *running) {
     if (job->has_layout) {
         TRY(plan_check_request(&running->model, &running->machine, &running->request));
     }
-    CHECK(running->request.page_tokens % 128 == 0, STATUS_USAGE,
-          "--block-size is %lld, but a page of state must hold a multiple of 128 tokens",
-          (long long)running->request.page_tokens);
+    TRY(layout_check_page_tokens(running->request.page_tokens));
     shape = plan_step_shape_of(&running->request);
     TRY(plan_step_measure(&running->model, &shape, &running->step));
     if (job->scale != NULL) {
