@@ -94,7 +94,6 @@ static enum status find_layouts(struct running *running) {
 
 static enum status work_out(struct running *running) {
     const struct plan_job *job = running->job;
-    struct plan_step_shape shape;
     TRY(plan_machine_read(&job->machine, &running->machine));
     TRY(read_model(running));
     settle_sizes(&running->request, running->model.model->position_limit);
@@ -104,8 +103,7 @@ static enum status work_out(struct running *running) {
     CHECK(running->request.page_tokens % 128 == 0, STATUS_USAGE,
           "--block-size is %lld, but a page of state must hold a multiple of 128 tokens",
           (long long)running->request.page_tokens);
-    shape = plan_step_shape_of(&running->request);
-    TRY(plan_step_measure(&running->model, &shape, &running->step));
+    TRY(plan_step_measure(&running->model, &running->request, &running->step));
     if (job->scale != NULL) {
         return plan_scale_make(&running->model, &running->machine, &running->request, &running->step,
                                job->scale, &running->scale);
