@@ -109,10 +109,15 @@ static void handle_reset(struct front *front, const struct api_request *request,
 }
 
 static const struct front_route routes[] = {
-    {"GET", "/health", handle_health}, {"GET", "/ping", handle_health},
-    {"POST", "/ping", handle_health},  {"GET", "/version", handle_version},
-    {"GET", "/load", handle_load},     {"GET", "/server_info", handle_server_info},
-    {"GET", "/live", handle_live},     {"POST", "/reset_prefix_cache", handle_reset},
+    {"GET", "/", front_handle_page},
+    {"GET", "/health", handle_health},
+    {"GET", "/ping", handle_health},
+    {"POST", "/ping", handle_health},
+    {"GET", "/version", handle_version},
+    {"GET", "/load", handle_load},
+    {"GET", "/server_info", handle_server_info},
+    {"GET", "/live", handle_live},
+    {"POST", "/reset_prefix_cache", handle_reset},
 };
 
 const struct front_route *front_routes(size_t *count) {
