@@ -59,7 +59,10 @@ static enum status start(struct front *front) {
     if (options->key_count > 0) {
         TRY(access_keys_create(options->keys, options->key_count, &front->keys));
     }
+    struct sluice_engine_facts facts = options->api.service->kind->facts(options->api.service);
     TRY(live_view_create(&options->api, &front->live));
+    TRY(metrics_create(facts.context_tokens, &front->metrics));
+    options->api.metrics = front->metrics;
     TRY(api_open(&options->api, &front->api));
     options->http.handle = handle;
     options->http.refuse = front_refuse;
@@ -145,6 +148,7 @@ void front_close(struct front **front_pointer) {
         http_server_stop(&front->http);
     }
     live_view_destroy(&front->live);
+    metrics_destroy(&front->metrics);
     access_keys_destroy(&front->keys);
     pthread_cond_destroy(&front->idle);
     pthread_mutex_destroy(&front->mutex);

@@ -11,6 +11,7 @@
  *   GET /version             {"version"}
  *   GET /load                {"server_load"}: generations under way
  *   GET /server_info         what was loaded and planned
+ *   GET /metrics             counters for Prometheus (server/metrics.h)
  *   GET /live                what goes on now (server/live_view.h)
  *   POST /reset_prefix_cache forgets cached beginnings
  * With keys, all but /, /health and /ping ask for one: "Authorization: Bearer KEY", or "x-api-key: KEY".
@@ -37,7 +38,8 @@ struct front_options {
     const char *const
         *allowed_origins; /* of pages that may ask from a browser; "*": all; none: CORS is off */
     size_t allowed_origin_count;
-    bool logs_access; /* a line on stdout for every request */
+    bool has_prefix_cache; /* as the service was told */
+    bool logs_access;      /* a line on stdout for every request */
 };
 
 /* Takes requests from now on. Owned: front_close. */

@@ -225,6 +225,7 @@ void front_dispatch(struct front *front, struct http_exchange *exchange) {
 
 const char *front_refuse(void *context, const struct http_refusal *refusal, struct string_buffer *body) {
     const struct front *front = context;
+    metrics_record_reply(front->metrics, refusal->status);
     api_append_error(body, strip_root(refusal->path, front->options.root_path), refusal->status, refusal->why,
                      NULL);
     if (front->options.logs_access) {

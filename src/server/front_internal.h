@@ -8,6 +8,7 @@
 #include "server/access_keys.h"
 #include "server/front.h"
 #include "server/live_view.h"
+#include "server/metrics.h"
 
 struct front {
     struct front_options options;
@@ -15,6 +16,7 @@ struct front {
     struct http_server *http;
     struct access_keys *keys; /* NULL: everybody may ask */
     struct live_view *live;
+    struct metrics *metrics;
     atomic_bool is_draining;
 
     pthread_mutex_t ready_mutex; /* one asks the service at a time: its sentence is valid until the next */

@@ -27,6 +27,7 @@ static struct front_reply *own(struct reply *reply) {
 
 /* While the exchange still is there. */
 static void log_access(const struct front_reply *reply, size_t bytes) {
+    metrics_record_reply(reply->front->metrics, reply->status);
     if (!reply->front->options.logs_access) {
         return;
     }

@@ -98,6 +98,26 @@ static void handle_live(struct front *front, const struct api_request *request, 
     string_buffer_deinit(&body);
 }
 
+static void handle_metrics(struct front *front, const struct api_request *request, struct reply *reply) {
+    const struct api_options *options = &front->options.api;
+    struct sluice_engine_facts facts = options->service->kind->facts(options->service);
+    struct service_stats stats;
+    options->service->kind->stats(options->service, &stats);
+    const struct metrics_context context = {.model_name = options->model_names[0],
+                                            .stats = &stats,
+                                            .facts = &facts,
+                                            .has_prefix_cache = front->options.has_prefix_cache,
+                                            .unknown_field_count = api_unknown_field_count(front->api)};
+    struct string_buffer body = {0};
+    metrics_write(front->metrics, &context, &body);
+    if (string_buffer_check(&body) == STATUS_OK) {
+        reply->kind->whole(reply, 200, "text/plain; version=0.0.4; charset=utf-8", body.data, body.length);
+    } else {
+        api_reply_failure(reply, request->path, STATUS_OUT_OF_MEMORY, NULL);
+    }
+    string_buffer_deinit(&body);
+}
+
 static void handle_reset(struct front *front, const struct api_request *request, struct reply *reply) {
     struct service *service = front->options.api.service;
     enum status status = service->kind->clear_prefix_cache(service);
@@ -117,6 +137,7 @@ static const struct front_route routes[] = {
     {"GET", "/load", handle_load},
     {"GET", "/server_info", handle_server_info},
     {"GET", "/live", handle_live},
+    {"GET", "/metrics", handle_metrics},
     {"POST", "/reset_prefix_cache", handle_reset},
 };
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "server/metrics.h"
 #include "text/json_writer.h"
 
 enum { SAMPLE_COUNT = 32 };
@@ -156,13 +157,11 @@ static void write_tokens(struct json_writer *writer, const struct sluice_engine_
 }
 
 static void write_pages(struct json_writer *writer, const struct sluice_engine_stats *stats,
-                        int32_t page_count) {
-    int32_t free_count = stats->free_pages + stats->cached_pages;
+                        const struct sluice_memory_ledger *memory) {
     json_writer_begin(writer, "kv", '{');
-    json_writer_integer(writer, "pages", page_count);
-    json_writer_integer(writer, "free_pages", free_count);
-    json_writer_real(writer, "used_share",
-                     page_count > 0 ? (double)(page_count - free_count) / (double)page_count : 0.0);
+    json_writer_integer(writer, "pages", memory->page_count);
+    json_writer_integer(writer, "free_pages", stats->free_pages + stats->cached_pages);
+    json_writer_real(writer, "used_share", metrics_page_use(stats, memory));
     json_writer_end(writer, '}');
 }
 
@@ -191,7 +190,7 @@ void live_view_write(struct live_view *view, const struct live_state *state, str
     json_writer_real(&writer, "uptime_seconds", clock_seconds() - view->started_at);
     write_requests(&writer, &stats, state);
     write_tokens(&writer, &stats.engine, &rates);
-    write_pages(&writer, &stats.engine, facts.memory.page_count);
+    write_pages(&writer, &stats.engine, &facts.memory);
     write_drafts(&writer, &stats.engine, (size_t)facts.draft_limit);
     write_steps(&writer, &stats.engine, &rates);
     json_writer_end(&writer, '}');
