@@ -141,8 +141,8 @@ static struct rank_text describe_rank(const struct comm *comm) {
 }
 
 enum status comm_check_usable(const struct comm *comm, const char *operation) {
-    CHECK(!comm_is_aborted(comm), STATUS_PEER_LOST, "%s cannot do %s, its group was given up: %s",
-          describe_rank(comm).text, operation, comm->abort_reason);
+    CHECK(!comm_is_aborted(comm), STATUS_PEER_LOST, "%s; %s cannot do %s any more", comm->abort_reason,
+          describe_rank(comm).text, operation);
     return STATUS_OK;
 }
 
@@ -160,9 +160,8 @@ static enum status report(const struct comm *comm, const char *operation, const 
              rank.text, clock_seconds() - started, operation, message->peer, duty, message->bytes,
              message->peer);
     case COMM_ABORTED:
-        FAIL(STATUS_PEER_LOST,
-             "%s stopped waiting in %s for rank %d to %s %zu bytes, its group was given up: %s", rank.text,
-             operation, message->peer, duty, message->bytes, comm->abort_reason);
+        FAIL(STATUS_PEER_LOST, "%s; %s stopped waiting in %s for rank %d to %s %zu bytes", comm->abort_reason,
+             rank.text, operation, message->peer, duty, message->bytes);
     case COMM_LEFT:
         FAIL(STATUS_PEER_LOST,
              "%s waits in %s for rank %d to %s %zu bytes, but that rank has given up; see what it says",
