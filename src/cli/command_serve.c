@@ -1,5 +1,6 @@
 /* `sluice serve`: a front in this process, workers in others. */
 #include <errno.h>
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,10 +13,13 @@
 #include "cli/cli_input.h"
 #include "cli/commands.h"
 #include "cli/serve_options.h"
+#include "cli/service_manager.h"
 #include "cli/worker_arguments.h"
 #include "server/supervisor.h"
 
-enum { PROGRAM_PATH_BYTES = 4096, LOOK_NANOSECONDS = 20000000, ADDRESS_BYTES = 512 };
+enum { PROGRAM_PATH_BYTES = 4096, LOOK_NANOSECONDS = 20000000, ADDRESS_BYTES = 512, WHY_BYTES = 1024 };
+
+static const double IDLE_SECONDS = 3600.0;
 
 /* What one `sluice serve` owns. */
 struct serving {
@@ -66,7 +70,9 @@ static bool is_open_to_others(const struct http_server_options *http) {
 static void say_ready(const struct serving *serving, double seconds) {
     const struct http_server_options *http = &serving->options.front.http;
     char address[ADDRESS_BYTES];
-    if (http->unix_path != NULL) {
+    if (http->listen_socket >= 0) {
+        snprintf(address, sizeof address, "the socket of the service manager");
+    } else if (http->unix_path != NULL) {
         snprintf(address, sizeof address, "unix:%s", http->unix_path);
     } else {
         bool is_ipv6 = strchr(http->host, ':') != NULL;
@@ -78,6 +84,7 @@ static void say_ready(const struct serving *serving, double seconds) {
     }
     fprintf(stderr, "sluice serve: ready on %s after %.2f s, model %s\n", address, seconds,
             serving->options.front.api.model_names[0]);
+    service_manager_tell("READY=1\nSTATUS=Ready");
 }
 
 static void fill_signals(sigset_t *signals) {
@@ -98,11 +105,24 @@ static bool wait_for_requests(const struct serving *serving, const sigset_t *sig
     return false;
 }
 
+/* While the model cannot answer the watchdog hears nothing: that is what it is there for. */
+static void wait_for_signal(const struct serving *serving, const sigset_t *signals) {
+    double watchdog_seconds = service_manager_watchdog_seconds() / 2;
+    double wait = watchdog_seconds > 0.0 ? watchdog_seconds : IDLE_SECONDS;
+    const struct timespec look = {.tv_sec = (time_t)wait, .tv_nsec = (long)((wait - floor(wait)) * 1e9)};
+    char why[WHY_BYTES];
+    while (sigtimedwait(signals, NULL, &look) < 0) {
+        if (watchdog_seconds > 0.0 && front_is_ready(serving->front, why, sizeof why)) {
+            service_manager_tell("WATCHDOG=1");
+        }
+    }
+}
+
 static void serve_until_signal(const struct serving *serving, double drain_seconds) {
     sigset_t signals;
     fill_signals(&signals);
-    while (sigwaitinfo(&signals, NULL) < 0) {
-    }
+    wait_for_signal(serving, &signals);
+    service_manager_tell("STOPPING=1\nSTATUS=Requests under way are being finished");
     front_drain(serving->front);
     size_t count = front_running_count(serving->front);
     if (count > 0) {
@@ -117,6 +137,7 @@ static void serve_until_signal(const struct serving *serving, double drain_secon
 static enum status serve(struct serving *serving, const struct cli_options *options) {
     double started_at = clock_seconds();
     TRY(serve_options_read(options, SLUICE_VERSION, &serving->options));
+    TRY(service_manager_take_socket(&serving->options.front.http.listen_socket));
     TRY(cli_load_tokenizer(options->model, NULL, &serving->tokenizer));
     TRY(start_workers(serving, options));
     /* Only now: while the model is loaded a signal ends the program at once, and the workers with it. */

@@ -5,11 +5,13 @@
  * answers what concerns the server itself. Errors have the shape of the API that was asked.
  *
  * Paths of its own, besides those of the APIs (server/api.h):
+ *   GET /                    the page (server/page.h)
  *   GET /health              200 without a body while the model can answer, else 503 and why
  *   GET|POST /ping           the same
  *   GET /version             {"version"}
  *   GET /load                {"server_load"}: generations under way
  *   GET /server_info         what was loaded and planned
+ *   GET /openapi.json        what all paths take and give
  *   GET /metrics             counters for Prometheus (server/metrics.h)
  *   GET /live                what goes on now (server/live_view.h)
  *   POST /reset_prefix_cache forgets cached beginnings

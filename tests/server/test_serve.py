@@ -258,6 +258,37 @@ def test_tls(folder):
             assert b'{"version"' in read_all(sock)
 
 
+def test_service_manager(folder):
+    """systemd's words: ready, alive while the model can answer, stopping; and a socket that it opened."""
+    words = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    words.bind(folder + "/notify")
+    words.settimeout(5)
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
+    script = folder + "/start"
+    with open(script, "w", encoding="ascii") as file:
+        file.write(f'#!/bin/sh\nexec 3<&{listener.fileno()}\nexport LISTEN_FDS=1 LISTEN_PID=$$ WATCHDOG_PID=$$\n'
+                   f'exec {PROGRAM} "$@"\n')
+    os.chmod(script, 0o755)
+    environment = {"NOTIFY_SOCKET": folder + "/notify", "WATCHDOG_USEC": "400000"}
+    with Serve(script, MODEL, pass_fds=[listener.fileno()], environment=environment,
+               address=listener.getsockname()[1]) as server:
+        assert words.recv(1000).startswith(b"READY=1\n")
+        assert server.get("/health").status == 200
+        assert words.recv(1000) == b"WATCHDOG=1"
+        assert words.recv(1000) == b"WATCHDOG=1"
+        with open(f"/proc/{server.workers()[0]}/environ", "rb") as file:
+            assert b"LISTEN_FDS" not in file.read(), "a worker could take the socket for its own"
+        server.process.send_signal(signal.SIGTERM)
+        word = words.recv(1000)
+        while word == b"WATCHDOG=1":
+            word = words.recv(1000)
+        assert word.startswith(b"STOPPING=1\n"), word
+    listener.close()
+    words.close()
+
+
 def test_refused_command_lines(folder):
     """Wrong use is code 2 and one sentence; what cannot be had is code 1."""
     with open(folder + "/open-key", "w", encoding="ascii") as file:
@@ -312,7 +343,7 @@ def main():
                  test_options_of_vllm):
         test()
     with tempfile.TemporaryDirectory() as folder:
-        for test in (test_unix_socket, test_tls, test_refused_command_lines):
+        for test in (test_unix_socket, test_tls, test_service_manager, test_refused_command_lines):
             test(folder)
     print("all passed")
 
