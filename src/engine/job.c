@@ -56,7 +56,7 @@ static enum status join(struct sluice_job *job, const struct sluice_job_options 
     if (options->peer_secret_file != NULL) {
         TRY(secret_file_read(options->peer_secret_file, &job->secret));
     }
-    TRY(comm_mpi_start(&job->world));
+    TRY(comm_mpi_start(JOB_START_FACTOR * job->deadline_seconds, &job->world));
     job->rank = comm_rank(job->world);
     job->size = comm_size(job->world);
     CHECK(job->size <= TEAM_RANKS_MAX, STATUS_UNSUPPORTED, "the job has %d processes; 1 to %d are possible",
