@@ -197,8 +197,8 @@ def test_worker_death():
 def test_drain():
     """SIGTERM: nobody new, but who is there gets the whole answer."""
     with Serve(PROGRAM, MODEL, "--max-model-len", "2048") as server:
-        expected, _ = stream_text(server.post("/v1/chat/completions", story(900, stream=True)).body)
-        sock = server.open_stream(story(900))
+        expected, _ = stream_text(server.post("/v1/chat/completions", story(1900, stream=True)).body)
+        sock = server.open_stream(story(1900))
         wait_until(lambda: json.loads(server.get("/load").body)["server_load"] == 1, 5, "the stream does not run")
         server.process.send_signal(signal.SIGTERM)
 
@@ -210,6 +210,7 @@ def test_drain():
                 return True
 
         wait_until(is_closed, 2, "new clients are let in")
+        assert server.process.poll() is None, "the server did not wait"
         assert stream_text(Reply(sock).body) == (expected, True)
         assert server.process.wait(timeout=5) == 0
 
@@ -324,7 +325,7 @@ def test_options_of_vllm():
     """A recipe as it stands in the model's card starts; what means nothing is named once."""
     with Serve(PROGRAM, MODEL, "--trust-remote-code", "--tokenizer-mode", "deepseek_v4", "--reasoning-parser=deepseek_v4",
                "--tool-call-parser", "deepseek_v4", "--enable-auto-tool-choice", "--kv_cache_dtype", "fp8",
-               "--no-enable-chunked-prefill", "-tp", "1", "--attention_config.use_fp4_indexer_cache=True",
+               "--no-enable-chunked-prefill", "-tp", "1", "--attention_config.use_fp4_indexer_cache=True", "--no-mtp-adaptive",
                "--speculative-config", '{"method":"mtp","num_speculative_tokens":2}') as server:
         warnings = [line for line in server.lines if "change nothing" in line]
         assert len(warnings) == 1 and warnings[0].count("--") == 8, server.lines
