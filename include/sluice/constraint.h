@@ -32,6 +32,12 @@ struct sluice_constraint {
     /* A token was accepted; returns whether the request ends with it. NULL: it does not. */
     bool (*accept)(void *context, int32_t token);
     void *context;
+    /*
+     * The engine is done with the constraint of a request that it had taken: once, on any thread, with the
+     * request's release or after it. Must not call the engine. NULL: the context must stay until the request
+     * is finished.
+     */
+    void (*release)(void *context);
 };
 
 #ifdef __cplusplus

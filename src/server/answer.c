@@ -235,6 +235,7 @@ static struct service_rules rules_of(const struct answer_settings *settings, str
     }
     return (struct service_rules){.grammar = settings->grammar,
                                   .grammar_text = settings->grammar_text,
+                                  .is_grammar_optional = settings->is_grammar_optional,
                                   .starts_in_reasoning = settings->starts_in_reasoning,
                                   .stops = stops,
                                   .stop_count = settings->stop_count,
@@ -270,17 +271,10 @@ static struct service_request service_request_of(const struct answer_item *item,
 }
 
 static enum status submit_item(struct answer_item *item) {
-    struct answer_settings *settings = &item->answer->settings;
     struct service *service = item->answer->api->options.service;
     struct service_text stops[STOP_STRINGS_MAX];
     struct service_request request = service_request_of(item, stops);
     enum status status = service->kind->submit(service, &request, &item->generation);
-    if (status == STATUS_UNSUPPORTED && settings->is_grammar_optional) {
-        settings->is_grammar_optional = false;
-        settings->grammar = SERVICE_GRAMMAR_NONE;
-        request = service_request_of(item, stops);
-        status = service->kind->submit(service, &request, &item->generation);
-    }
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }
 
