@@ -26,6 +26,12 @@ enum sluice_numerics {
     SLUICE_NUMERICS_NATIVE, /* the roundings the checkpoint was trained with */
 };
 
+/* Where weights are read from, on devices that read the host's memory. No choice changes a bit. */
+enum sluice_weights {
+    SLUICE_WEIGHTS_MAPPED, /* from the files, in the system's page cache, which processes share */
+    SLUICE_WEIGHTS_COPIED, /* from a copy in huge pages: they are read faster, but take memory */
+};
+
 /* How drafts are accepted at a temperature above 0; both leave the distribution of the text as it is. */
 enum sluice_draft_sampling {
     SLUICE_DRAFT_SAMPLING_COUPLED,   /* the text is the same with and without drafts */
@@ -104,6 +110,7 @@ struct sluice_engine_options {
     const char *device;          /* "cpu"; borrowed */
     const char *cpu_features;    /* "auto", or the highest instruction set that kernels may use; borrowed */
     enum sluice_numerics numerics;
+    enum sluice_weights weights;
     int thread_count;            /* host threads of kernels; 0: the cores this process may use */
     int64_t context_tokens;      /* longest request, answer included; 0: 4096 or the model's limit if less */
     int step_token_limit;        /* most tokens of one step, prompts and answers together */

@@ -916,6 +916,15 @@ static const struct option_row rows[] = {
          "Highest instruction set that kernels may use: reference, portable, avx2, avx512, avx512_bf16 or "
          "amx_bf16; auto takes what the processor has.",
      FIELD(cpu_features)},
+    {.name = "weights",
+     .type = OPTION_CHOICE,
+     .commands = ENGINE,
+     .default_value = "mapped",
+     .choices = "mapped|copied",
+     .help =
+         "mapped reads weights from the files, in memory that the system shares and takes back; copied from "
+         "a copy in huge pages, which is faster but takes memory.",
+     FIELD(weights)},
     {.name = "threads",
      .type = OPTION_INT,
      .commands = CLI_EVAL | CLI_GENERATE | CLI_SYNTH | CLI_INSPECT | CLI_BENCH | CLI_KERNELCHECK | CLI_CHAT |
