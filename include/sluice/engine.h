@@ -89,6 +89,8 @@ enum sluice_shared_experts {
 
 struct sluice_job;
 
+enum { SLUICE_LAYER_PARTITION_BYTES = 256 };
+
 /* Ranks that run one model together: threads of this process, or the processes of a job. No choice changes a
  * bit. */
 struct sluice_parallel_options {
@@ -97,6 +99,8 @@ struct sluice_parallel_options {
     bool has_expert_parallelism; /* whole experts on the ranks of a stage, else every expert cut between them
                                   */
     int in_flight;               /* steps under way at once, each on another stage; 0: as many as stages */
+    char layer_partition[SLUICE_LAYER_PARTITION_BYTES]; /* layers of each stage, "12,12,12,7"; "": those that
+                                                           take equally long */
     enum sluice_row_sharing row_sharing;
     int shared_rows_min; /* AUTO: fewest rows of a step that are shared; 0: 4 per rank */
     enum sluice_row_gather row_gather;
@@ -156,7 +160,8 @@ struct sluice_engine_facts {
     int draft_limit;
     bool has_draft_layer; /* whether the checkpoint has one, in use or not */
     size_t tensor_count;
-    double load_seconds; /* from the call to ready */
+    double stage_imbalance; /* by the bytes that the stages read: largest over mean; 1 without a pipeline */
+    double load_seconds;    /* from the call to ready */
     struct sluice_memory_ledger memory;
 };
 

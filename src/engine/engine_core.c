@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/cpu_topology.h"
 #include "base/memory_available.h"
+#include "engine/draft_controller.h"
 #include "engine/memory_plan.h"
 #include "engine/model_digest.h"
 #include "engine/rank_team.h"
@@ -58,6 +59,10 @@ static enum status check_options(const struct sluice_engine_options *options) {
               options->draft.limit <= SLUICE_DRAFT_POSITIONS_MAX,
           STATUS_OUT_OF_RANGE, "the limit of drafts is %d, expected 0 to %d", options->draft.limit,
           SLUICE_DRAFT_POSITIONS_MAX);
+    CHECK(options->parallel.in_flight >= 0 && options->parallel.in_flight <= DRAFT_TICKS_UNDER_WAY_MAX,
+          STATUS_OUT_OF_RANGE,
+          "%d steps were to be under way at once; 1 to %d are possible, or 0 for as many as stages",
+          options->parallel.in_flight, DRAFT_TICKS_UNDER_WAY_MAX);
     return STATUS_OK;
 }
 
@@ -311,6 +316,7 @@ static void collect_facts(struct engine_core *core) {
     core->facts.draft_limit = core->options.draft.limit;
     core->facts.has_draft_layer = core->model->has_draft_layer;
     core->facts.tensor_count = core->tensors.count;
+    core->facts.stage_imbalance = 1.0;
 }
 
 /* Everything but the state. */
