@@ -51,6 +51,9 @@ void executor_ranks_begin_tick(struct executor_ranks *ranks, uint64_t number);
 void executor_ranks_share_rows(struct executor_ranks *ranks, const struct sluice_parallel_options *parallel,
                                const struct model *model);
 
+/* Rows from which on a step's rows are shared (spec S-28); INT64_MAX: never. */
+int64_t executor_ranks_shared_rows_min(const struct sluice_parallel_options *parallel);
+
 /* Whether every rank has the shared experts whole, given the rows of the largest step (spec 3.5). */
 bool executor_ranks_have_whole_experts(const struct sluice_parallel_options *parallel,
                                        const struct model *model, int step_rows);

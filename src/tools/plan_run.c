@@ -95,7 +95,6 @@ static enum status find_layouts(struct running *running) {
 
 static enum status work_out(struct running *running) {
     const struct plan_job *job = running->job;
-    struct plan_step_shape shape;
     TRY(plan_machine_read(&job->machine, &running->machine));
     TRY(read_model(running));
     settle_sizes(&running->request, running->model.model->position_limit);
@@ -103,8 +102,7 @@ static enum status work_out(struct running *running) {
         TRY(plan_check_request(&running->model, &running->machine, &running->request));
     }
     TRY(layout_check_page_tokens(running->request.page_tokens));
-    shape = plan_step_shape_of(&running->request);
-    TRY(plan_step_measure(&running->model, &shape, &running->step));
+    TRY(plan_step_measure(&running->model, &running->request, &running->step));
     if (job->scale != NULL) {
         return plan_scale_make(&running->model, &running->machine, &running->request, &running->step,
                                job->scale, &running->scale);

@@ -125,12 +125,16 @@ static void test_what_cannot_be_done_is_refused(void **state) {
     struct service_request request = service_request_of(&options);
     request.options.prompt_count = 0;
     expect_refused(service, &request, STATUS_BAD_ARGUMENT, "prompt is empty");
+    int32_t outside = 1 << 20;
     request = service_request_of(&options);
-    request.rules.grammar = SERVICE_GRAMMAR_REGEX;
-    expect_refused(service, &request, STATUS_UNSUPPORTED, "structured output");
+    request.rules.allowed_tokens = &outside;
+    request.rules.allowed_token_count = 1;
+    expect_refused(service, &request, STATUS_OUT_OF_RANGE, "1048576");
+    struct service_text blank = {"  ", 2};
     request = service_request_of(&options);
-    request.rules.min_tokens = 1;
-    expect_refused(service, &request, STATUS_UNSUPPORTED, "min_tokens");
+    request.rules.bad_words = &blank;
+    request.rules.bad_word_count = 1;
+    expect_refused(service, &request, STATUS_BAD_ARGUMENT, "bad_words[0]");
     service->kind->close(&service);
 }
 

@@ -159,5 +159,6 @@ const struct model_family deepseek_v4_family = {
     .forward_draft_state = deepseek_v4_forward_draft_state,
     .forward_draft_head = deepseek_v4_forward_draft_head,
     .describe_row_work = deepseek_v4_describe_row_work,
+    .describe_attention_rows = deepseek_v4_describe_attention_rows,
     .describe = deepseek_v4_describe,
 };
