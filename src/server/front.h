@@ -5,6 +5,7 @@
  * answers what concerns the server itself. Errors have the shape of the API that was asked.
  *
  * Paths of its own, besides those of the APIs (server/api.h):
+ *   GET /                    the page (server/page.h)
  *   GET /health              200 without a body while the model can answer, else 503 and why
  *   GET|POST /ping           the same
  *   GET /version             {"version"}

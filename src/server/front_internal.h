@@ -34,6 +34,9 @@ struct front_route {
     void (*handle)(struct front *front, const struct api_request *request, struct reply *reply);
 };
 
+/* GET / (front_page.c). */
+void front_handle_page(struct front *front, const struct api_request *request, struct reply *reply);
+
 /* Its routes (front_status.c). */
 const struct front_route *front_routes(size_t *count);
 

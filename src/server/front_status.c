@@ -136,6 +136,7 @@ static void handle_reset(struct front *front, const struct api_request *request,
 }
 
 static const struct front_route routes[] = {
+    {"GET", "/", front_handle_page},
     {"GET", "/health", handle_health},
     {"GET", "/ping", handle_health},
     {"POST", "/ping", handle_health},
