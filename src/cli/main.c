@@ -151,7 +151,8 @@ static enum status run_command(const struct command_row *row, int argc, char **a
           row->description.name);
     *level = (enum log_level)options.log_level;
     log_set_level(*level);
-    if (row->description.bit != CLI_SERVE) { /* its workers do */
+    /* serve's workers do, and plan only counts ranks. */
+    if (row->description.bit != CLI_SERVE && row->description.bit != CLI_PLAN) {
         TRY(cli_ranks_enter(&options, ranks));
     }
     options.job = ranks->job;
