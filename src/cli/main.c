@@ -186,7 +186,8 @@ static enum status run_command(const struct command_row *row, int argc, char **a
     if (row->description.bit == CLI_WORKER) {
         worker_process_settle();
     }
-    if (row->description.bit != CLI_SERVE) { /* its workers do */
+    /* serve's workers do, and plan only counts ranks. */
+    if (row->description.bit != CLI_SERVE && row->description.bit != CLI_PLAN) {
         TRY(cli_ranks_enter(&options, ranks));
     }
     options.job = ranks->job;

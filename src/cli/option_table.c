@@ -565,7 +565,7 @@ static const struct option_row rows[] = {
      .choices = "auto|threads|mpi|mp",
      .help =
          "Ranks as threads of this process or, with mpi or mp, as processes that mpirun starts; auto takes "
-         "processes where mpirun or srun has started them, else threads.",
+         "processes with --hosts and where mpirun or srun has started them, else threads.",
      FIELD(distributed_executor_backend)},
     {.name = "rank-network",
      .type = OPTION_TEXT,
