@@ -66,6 +66,14 @@ size_t executor_step_bytes(const struct executor *executor);
 /* Of them, those that exist because drafting is on. */
 size_t executor_draft_bytes(const struct executor *executor);
 
+/* Bytes that this rank has sent so far to others of its stage, by collective; zeros with one rank. */
+struct executor_sent_bytes {
+    uint64_t sums;
+    uint64_t gathers;
+    uint64_t exchanges;
+};
+struct executor_sent_bytes executor_sent_bytes(const struct executor *executor);
+
 /*
  * Carries out what the plan asks of the state, then runs it through all layers. logits: host
  * (logit_row_count, vocabulary), whatever their values.
