@@ -1,5 +1,5 @@
+#!/bin/bash
 # Checkpoints of bench/configs for scripts of this folder, which set $program and work in the folder above.
-# shellcheck shell=bash
 cache=${TMPDIR:-/tmp}/sluice-bench
 
 # Writes the checkpoint unless it is there; another configuration of that name replaces it.
