@@ -27,7 +27,7 @@ slug=$(tr -cs '[:alnum:]' - <<<"${cpu:-unknown-cpu}" | tr '[:upper:]' '[:lower:]
 result=bench/results/$(date -u +%Y%m%d)-${slug%-}
 
 for name in "${configs[@]}"; do
-    synthesise "$name"
+    synthesise "$program" "$name"
     "$program" bench --model "$cache/$name" --prompt-tokens "$prompts" --batch "$batches" --repeats "$repeats" \
         --gen-tokens "$gen_tokens" --json >"$work/matrix.json"
     "$program" bench --model "$cache/$name" --context "$plot_contexts" --batch 1 --repeats "$plot_repeats" \

@@ -15,7 +15,7 @@ prompt=512
 layouts=("-tp 1" "-tp 2 --sp off" "-tp 2 --sp on" "-tp 2 --sp on --sp-gather early --sp-replicate none"
     "-tp 2 --sp on --moe-comm a2a")
 
-synthesise "$name"
+synthesise "$program" "$name"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p bench/results

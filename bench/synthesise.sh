@@ -1,10 +1,10 @@
 #!/bin/bash
-# Checkpoints of bench/configs for scripts of this folder, which set $program and work in the folder above.
+# Checkpoints of bench/configs for scripts of this folder, which work in the folder above.
 cache=${TMPDIR:-/tmp}/sluice-bench
 
-# Writes the checkpoint unless it is there; another configuration of that name replaces it.
+# synthesise PROGRAM NAME: writes the checkpoint unless it is there; another configuration of that name replaces it.
 synthesise() {
-    local name=$1 directory=$cache/$1
+    local program=$1 name=$2 directory=$cache/$2
     cmp -s "bench/configs/$name.json" "$directory/config.json" && return
     rm -rf "$directory" "$directory.new"
     mkdir -p "$cache"
