@@ -96,6 +96,8 @@ test-full: test
 bench: test-packages build
 	bench/run_mini.sh $(SLUICE)
 	$(SLUICE) bench --model models/mini-v4 --concurrency 1,4,16 --gen-tokens 32 --repeats 3 --prefix-tokens 4000
+	cmake --build --preset release --target measure_grammar_masks
+	build/release/tests/text/measure_grammar_masks
 
 check-style: test-packages
 	tools/check_style

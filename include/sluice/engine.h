@@ -90,6 +90,7 @@ struct sluice_parallel_options {
     int tensor;   /* ranks of a stage, each with its part of the matrices; 1: no tensor parallelism */
     bool has_expert_parallelism; /* whole experts on the ranks of a stage, else every expert cut between them
                                   */
+    int in_flight;               /* steps under way at once, each on another stage; 0: as many as stages */
     enum sluice_row_sharing row_sharing;
     int shared_rows_min; /* AUTO: fewest rows of a step that are shared; 0: 4 per rank */
     enum sluice_row_gather row_gather;

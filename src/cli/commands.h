@@ -31,6 +31,9 @@ enum status command_bench(const struct cli_options *options, int word_count, cha
 /* What a layout would hold, send and do, without weights. */
 enum status command_plan(const struct cli_options *options, int word_count, char **words);
 
+/* A server of the APIs that clients speak, over workers that run the model. */
+enum status command_serve(const struct cli_options *options, int word_count, char **words);
+
 /* The engine behind a server's front, as a process of its own. */
 enum status command_worker(const struct cli_options *options, int word_count, char **words);
 

@@ -11,6 +11,7 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "cli/commands.h"
+#include "cli/foreign_options.h"
 #include "cli/option_table.h"
 #include "cli/ranks.h"
 
@@ -69,6 +70,17 @@ static const struct command_row commands[] = {
       "  sluice kernelcheck linear moe_experts --cpu-features avx2 --seed 7\n"
       "  sluice kernelcheck linear --bench"},
      command_kernelcheck},
+    {{CLI_SERVE, "serve", "[DIR]", "Serves the APIs of OpenAI and Anthropic over HTTP.",
+      "Examples:\n"
+      "  sluice serve models/mini-v4\n"
+      "  sluice serve models/mini-v4 --host 0.0.0.0 --api-key-file keys --max-num-seqs 32\n"
+      "  curl http://127.0.0.1:8000/v1/chat/completions --json '{\"messages\": [{\"role\": \"user\", "
+      "\"content\": \"Hello\"}]}'\n\n"
+      "It is ready once it says so on stderr. SIGTERM and SIGINT end it with exit code 0 once requests under "
+      "way\nare finished, a second one at once. Options of vLLM that change nothing here are named and "
+      "passed "
+      "over."},
+     command_serve},
     {{CLI_WORKER, "worker", "", "Runs the model for `sluice serve`, which starts it.", NULL}, command_worker},
 };
 
@@ -126,6 +138,9 @@ static enum status run_command(const struct command_row *row, int argc, char **a
     struct cli_options options = {0};
     int word_count = 0;
     int wants_help = 0;
+    if (row->description.bit == CLI_SERVE) {
+        foreign_options_drop(&argc, argv);
+    }
     TRY(options_parse(cli_option_table(), &row->description, argc, argv, &options, &word_count, &wants_help));
     if (wants_help) {
         print_command_help(row);
@@ -136,7 +151,9 @@ static enum status run_command(const struct command_row *row, int argc, char **a
           row->description.name);
     *level = (enum log_level)options.log_level;
     log_set_level(*level);
-    TRY(cli_ranks_enter(&options, ranks));
+    if (row->description.bit != CLI_SERVE) { /* its workers do */
+        TRY(cli_ranks_enter(&options, ranks));
+    }
     options.job = ranks->job;
     switch (ranks->role) {
     case CLI_ROLE_ALONE:

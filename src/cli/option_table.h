@@ -144,6 +144,27 @@ struct cli_options {
     double deadline_seconds;
     struct sluice_job *job; /* no option: the job that this process leads; NULL: none */
 
+    /* Serving. */
+    const char *host;
+    int64_t port;
+    const char *uds; /* a socket in the file system; NULL: host and port */
+    const char *ssl_certfile, *ssl_keyfile;
+    const char *root_path;
+    struct option_list served_model_name;
+    struct option_list api_key;
+    const char *api_key_file;
+    struct option_list allowed_origins;
+    const char *default_chat_template_kwargs; /* JSON */
+    int64_t max_logprobs;
+    bool enable_prompt_tokens_details;
+    bool enable_force_include_usage;
+    bool enable_tokenizer_info_endpoint;
+    bool disable_uvicorn_access_log;
+    int64_t max_requests;
+    int64_t max_connections;
+    int64_t max_body_bytes;
+    double drain_seconds;
+
     /* Execution. */
     int numerics;             /* enum cli_numerics */
     int device;               /* enum cli_device */

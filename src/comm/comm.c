@@ -52,6 +52,10 @@ void comm_set_deadline(struct comm *comm, double seconds) {
     comm->deadline_seconds = seconds;
 }
 
+double comm_deadline(const struct comm *comm) {
+    return comm->deadline_seconds;
+}
+
 void comm_set_idle_deadline(struct comm *comm, double seconds) {
     comm->idle_seconds = seconds;
 }

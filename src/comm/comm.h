@@ -50,6 +50,9 @@ int comm_size(const struct comm *comm);
 /* Seconds that an operation or a comm_wait may take from now on; 600 at first, as for a start (spec D-5). */
 void comm_set_deadline(struct comm *comm, double seconds);
 
+/* The seconds of the last call, or what was there at first. */
+double comm_deadline(const struct comm *comm);
+
 /*
  * Seconds that comm_broadcast_host may wait for the root from now on; 600 at first. Ranks that wait for work
  * have no deadline (COMM_NO_DEADLINE_SECONDS): whoever gives it may have none for days.

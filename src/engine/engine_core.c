@@ -11,6 +11,7 @@
 #include "engine/rank_team.h"
 #include "lib/json.h"
 #include "model/model_registry.h"
+#include "parallel/layout_check.h"
 
 enum {
     MODEL_ARENA_BLOCK_BYTES = 1 << 20,
@@ -48,8 +49,7 @@ static enum status check_options(const struct sluice_engine_options *options) {
     CHECK(options->step_token_limit >= options->sequence_limit, STATUS_OUT_OF_RANGE,
           "a step of at most %d tokens is too small for %d requests that run at once: each needs one",
           options->step_token_limit, options->sequence_limit);
-    CHECK(options->page_tokens >= 128 && options->page_tokens <= (1 << 20) && options->page_tokens % 128 == 0,
-          STATUS_OUT_OF_RANGE, "page_tokens is %d, expected a multiple of 128", options->page_tokens);
+    TRY(layout_check_page_tokens(options->page_tokens));
     CHECK(options->thread_count >= 0 && options->thread_count <= 1024, STATUS_OUT_OF_RANGE,
           "thread_count is %d, expected 0 to 1024", options->thread_count);
     CHECK(options->snapshot_limit >= 0 && options->snapshot_limit <= (1 << 20), STATUS_OUT_OF_RANGE,
@@ -166,20 +166,28 @@ static enum status create_executor(struct engine_core *core, struct executor_ran
         .row_limit = rows,
         .segment_limit = core->options.sequence_limit,
         .logit_row_limit = rows < LOGIT_ROWS_AT_ONCE ? rows : LOGIT_ROWS_AT_ONCE,
-        .saved_row_limit = engine_core_snapshot_count(core),
+        .saved_row_limit = engine_core_snapshot_count(core) == 0
+                               ? 0
+                               : core->options.sequence_limit + engine_core_snapshot_count(core),
         .ranks = ranks,
     };
     return executor_create(&options, &core->executor);
 }
 
+int engine_core_in_flight(const struct sluice_engine_options *options) {
+    return options->parallel.in_flight == 0 ? options->parallel.pipeline : options->parallel.in_flight;
+}
+
 struct round_runner_options engine_core_runner_options(const struct engine_core *core) {
     return (struct round_runner_options){
         .executor = core->executor,
+        .ranks = core->ranks,
         .pool = core->pool,
         .vocabulary_size = core->model->vocabulary_size,
         .sequence_limit = core->options.sequence_limit,
         .row_limit = core->options.step_token_limit,
         .draft_limit = core->options.draft.limit,
+        .in_flight_limit = engine_core_in_flight(&core->options),
         .draft_sampling = (enum draft_sampling)core->options.draft.sampling,
     };
 }
@@ -235,12 +243,9 @@ static void fill_ledger(struct engine_core *core) {
     ledger->page_tokens = core->options.page_tokens;
 }
 
-struct rank_memory engine_core_memory(struct engine_core *core, bool is_leader) {
+struct rank_memory engine_core_memory(struct engine_core *core) {
     const struct sluice_memory_ledger *ledger = &core->facts.memory;
     fill_ledger(core);
-    if (!is_leader) {
-        core->facts.memory.host_bytes = 0; /* only the leader chooses tokens */
-    }
     return (struct rank_memory){
         .fixed_bytes = state_pool_bytes(&core->states, 0) + ledger->copied_weight_bytes + ledger->step_bytes +
                        ledger->host_bytes,
@@ -274,7 +279,7 @@ enum status engine_core_alloc_states(struct engine_core *core, int32_t page_coun
 }
 
 static enum status alloc_alone(struct engine_core *core) {
-    struct rank_memory memory = engine_core_memory(core, true);
+    struct rank_memory memory = engine_core_memory(core);
     struct memory_plan_input wanted = engine_core_wanted_memory(core);
     int32_t page_count;
     TRY(rank_memory_agree(&memory, 1, &wanted, &page_count));
@@ -300,6 +305,7 @@ static enum status build(const struct sluice_engine_options *options, const stru
     CHECK_MEMORY(core);
     core->options = *options;
     core->layout = layout;
+    core->ranks = ranks;
     arena_init(&core->model_arena, MODEL_ARENA_BLOCK_BYTES);
     TRY_GOTO(create_model(core, config));
     if (checkpoint != NULL) {

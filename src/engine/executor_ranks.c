@@ -23,6 +23,14 @@ void executor_ranks_begin_tick(struct executor_ranks *ranks, uint64_t number) {
     }
 }
 
+void executor_ranks_abort(const struct executor_ranks *ranks, const char *reason) {
+    comm_abort(ranks->control, reason);
+    comm_abort(ranks->step.tensor, reason);
+    if (ranks->pipeline != NULL) {
+        comm_abort(ranks->pipeline, reason);
+    }
+}
+
 int64_t executor_ranks_shared_rows_min(const struct sluice_parallel_options *parallel) {
     switch (parallel->row_sharing) {
     case SLUICE_ROW_SHARING_AUTO:

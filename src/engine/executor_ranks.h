@@ -1,9 +1,10 @@
 /*
  * An executor's place among the ranks that run one replica together.
  *
- * Rank 0 of the control group leads: what is asked of its executor it sends to all others as plan records,
- * and all do it at once, each with its layers and its part of the matrices. Logits end up with the leader.
- * The other ranks' executors follow (executor_follow) and are asked nothing else.
+ * Rank 0 of the control group leads: what is asked of it goes to all others as plan records, to the first
+ * rank of each stage and from there to the stage's other ranks. All do it, each with its layers and its part
+ * of the matrices, as soon as the stage before has: so several steps are under way at once. The first rank of
+ * the last stage chooses tokens and says what it chose to the leader.
  */
 #ifndef SLUICE_ENGINE_EXECUTOR_RANKS_H
 #define SLUICE_ENGINE_EXECUTOR_RANKS_H
@@ -27,9 +28,18 @@ struct executor_ranks {
     int64_t shared_rows_min; /* steps of so many rows deal them out over the tensor ranks (S-28) */
     int64_t vocabulary_part; /* rows of the head that this rank has; on the last stage */
     struct plan_bounds bounds;
+    int in_flight_limit;      /* rounds under way at once */
     struct comm_watch *watch; /* NULL: nobody looks */
     double deadline_seconds;  /* of waits once the first ticks are over; 0: the groups' own */
 };
+
+/* The rank that chooses tokens, in the control group. */
+static inline int executor_ranks_chooser(const struct executor_ranks *ranks) {
+    return (ranks->stage_count - 1) * comm_size(ranks->step.tensor);
+}
+
+/* Ends the waits of all groups that this rank is in. */
+void executor_ranks_abort(const struct executor_ranks *ranks, const char *reason);
 
 /*
  * A step begins: who watches sees its number, and after the first few, which may read weights from a cold

@@ -10,8 +10,10 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "engine/draft_controller.h"
 #include "engine/rank_team_groups.h"
 #include "engine/round.h"
+#include "parallel/layout_check.h"
 #include "parallel/mesh.h"
 #include "parallel/shard.h"
 
@@ -19,7 +21,8 @@ struct rank_member {
     struct rank_team *team;
     struct shard_layout layout;
     struct executor_ranks ranks;
-    struct engine_core *core; /* of the leader: borrowed */
+    struct engine_core *core;    /* of the leader: borrowed */
+    struct round_runner *runner; /* of a follower */
     pthread_t thread;
     bool has_thread;
 };
@@ -49,6 +52,9 @@ static enum status check_options(const struct sluice_engine_options *options) {
     CHECK(parallel->shared_rows_min >= 0, STATUS_OUT_OF_RANGE,
           "shared_rows_min is %d, expected 0 or the fewest rows of a step that ranks share",
           parallel->shared_rows_min);
+    CHECK(parallel->in_flight >= 0 && parallel->in_flight <= DRAFT_TICKS_UNDER_WAY_MAX, STATUS_OUT_OF_RANGE,
+          "%d steps were to be under way at once; 1 to %d are possible, or 0 for as many as stages",
+          parallel->in_flight, DRAFT_TICKS_UNDER_WAY_MAX);
     CHECK(options->prefix_cache_directory == NULL, STATUS_UNSUPPORTED,
           "a prefix cache on disk works with one rank only so far: leave --prefix-cache-dir out, or -tp and "
           "-pp");
@@ -58,9 +64,7 @@ static enum status check_options(const struct sluice_engine_options *options) {
 /* Equal numbers of layers; what is left over goes to the first stages, for the last one has the head. */
 static enum status cut_layers(struct rank_team *team, int layer_count) {
     int stages = team->mesh.pipeline;
-    CHECK(stages <= layer_count, STATUS_BAD_CONFIG,
-          "%d pipeline stages were asked for, but the model has %d layers: a stage needs one at least",
-          stages, layer_count);
+    TRY(layout_check_stages(stages, layer_count, false));
     team->first_layers = calloc((size_t)stages + 1, sizeof *team->first_layers);
     CHECK_MEMORY(team->first_layers);
     for (int s = 0; s < stages; s++) {
@@ -104,6 +108,7 @@ static struct plan_bounds bounds_of(const struct sluice_engine_options *options,
         .segment_limit = options->sequence_limit,
         .page_update_limit = (int32_t)(3 * options->sequence_limit * pages_per_slot),
         .slot_operation_limit = 4 * options->sequence_limit,
+        .token_limit = (int32_t)options->context_tokens,
     };
 }
 
@@ -129,6 +134,7 @@ static void place_member(struct rank_team *team, int index, const struct engine_
     ranks->end_layer = team->first_layers[place.pipeline + 1];
     ranks->vocabulary_part =
         shard_cut_vocabulary(sizes->model->vocabulary_size, place.tensor, team->mesh.tensor).count;
+    ranks->in_flight_limit = engine_core_in_flight(&sizes->options);
     int64_t context = sizes->options.context_tokens;
     ranks->bounds =
         bounds_of(&sizes->options, (context + sizes->options.page_tokens - 1) / sizes->options.page_tokens);
@@ -180,8 +186,7 @@ static enum status alloc_states(struct rank_team *team, int32_t page_count) {
 static enum status share_memory(struct rank_team *team) {
     int32_t page_count;
     for (int i = 0; i < team->local_count; i++) {
-        bool is_leader = team->first_rank + i == 0;
-        TRY(exchange_memory(team, i, engine_core_memory(team->members[i].core, is_leader)));
+        TRY(exchange_memory(team, i, engine_core_memory(team->members[i].core)));
     }
     struct memory_plan_input wanted = engine_core_wanted_memory(team->members[0].core);
     TRY(rank_memory_agree(team->memory, team->size, &wanted, &page_count));
@@ -193,12 +198,24 @@ static enum status share_memory(struct rank_team *team) {
     return STATUS_OK;
 }
 
+/* Of all that follow; the leader's belongs to its engine. */
+static enum status create_runners(struct rank_team *team) {
+    for (int i = 0; i < team->local_count; i++) {
+        struct rank_member *member = &team->members[i];
+        struct round_runner_options options = engine_core_runner_options(member->core);
+        if (team->first_rank + i > 0) {
+            TRY(round_runner_create(&options, &member->runner));
+        }
+    }
+    return STATUS_OK;
+}
+
 /* What a follower that fails leaves behind: everyone stops waiting for it, and the reason is in the log. */
 static void *follow(void *context) {
     struct rank_member *member = context;
-    if (executor_follow(member->core->executor) != STATUS_OK) {
+    if (round_follow(member->runner) != STATUS_OK) {
         log_write(LOG_ERROR, "rank", "rank %d: %s", comm_rank(member->ranks.control), error_last()->message);
-        comm_abort(member->ranks.control, error_last()->message);
+        executor_ranks_abort(&member->ranks, error_last()->message);
     }
     return NULL;
 }
@@ -247,6 +264,7 @@ static enum status fill_team(struct rank_team *team, const struct sluice_engine_
     TRY(agree(team, place_members(team, options)));
     TRY(agree(team, open_cores(team, options)));
     TRY(share_memory(team));
+    TRY(agree(team, create_runners(team)));
     TRY(start_followers(team));
     team->is_led = team->first_rank == 0;
     return STATUS_OK;
@@ -284,13 +302,9 @@ enum status rank_team_open(const struct sluice_engine_options *options, struct e
     struct sluice_job *job = options->parallel.job;
     *leader = NULL;
     TRY(check_options(options));
-    CHECK(job == NULL || rank_team_size(&options->parallel) == job->size, STATUS_USAGE,
-          "1 data x %d pipeline x 1 context x %d tensor parallel ranks are %d, but the job has %d processes: "
-          "change -pp or -tp, or the number of processes",
-          options->parallel.pipeline, options->parallel.tensor, rank_team_size(&options->parallel),
-          job->size);
     TRY(create_team(options, &team));
     if (job != NULL) {
+        TRY_GOTO(layout_check_rank_count(&team->mesh, job->size, "processes"));
         TRY_GOTO(job_order_engine(job, options, &team->order));
     }
     TRY_GOTO(fill_team(team, options));
@@ -309,7 +323,7 @@ enum status rank_team_follow(const struct sluice_engine_options *options, const 
     team->order = *order;
     status = fill_team(team, options);
     if (status == STATUS_OK) {
-        status = executor_follow(team->members[0].core->executor);
+        status = round_follow(team->members[0].runner);
     } else if (status != STATUS_PEER_LOST) {
         status = STATUS_OK; /* all agreed on it; the leader says so */
     }
@@ -320,9 +334,9 @@ enum status rank_team_follow(const struct sluice_engine_options *options, const 
 static void end_followers(struct rank_team *team) {
     struct rank_member *leader = &team->members[0];
     bool has_waiting = team->is_led || (team->local_count > 1 && team->members[1].has_thread);
-    bool has_ended = team->is_led && executor_end_followers(leader->core->executor) == STATUS_OK;
+    bool has_ended = team->is_led && round_end_followers(leader->core->executor) == STATUS_OK;
     if (has_waiting && !has_ended) {
-        comm_abort(leader->ranks.control, "the engine is closing");
+        executor_ranks_abort(&leader->ranks, "the engine is closing");
     }
     for (int i = 1; i < team->local_count; i++) {
         if (team->members[i].has_thread) {
@@ -345,6 +359,7 @@ void rank_team_close(struct rank_team **team_pointer) {
         if (member->core != NULL) {
             member->core->team = NULL;
         }
+        round_runner_destroy(&member->runner);
         engine_core_close(&member->core);
         comm_destroy(&member->ranks.control);
         comm_destroy(&member->ranks.pipeline);

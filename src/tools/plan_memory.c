@@ -132,6 +132,12 @@ static int buffer_count(const struct plan *plan, int stage_index) {
     return stage_index == 0 || stage_index == stages - 1 ? END_BUFFERS : plan->request.boundary_buffers;
 }
 
+/* Boundary rows kept by slot, if there are snapshots to draft from. */
+static uint64_t saved_rows(const struct plan_request *request) {
+    int32_t snapshots = plan_snapshot_count(request);
+    return snapshots == 0 ? 0 : (uint64_t)request->sequence_limit + (uint64_t)snapshots;
+}
+
 static void fill_buffers(const struct plan *plan, const struct plan_step_bytes *step, int stage_index,
                          struct plan_stage *stage) {
     const struct plan_request *request = &plan->request;
@@ -146,8 +152,8 @@ static void fill_buffers(const struct plan *plan, const struct plan_step_bytes *
     stage->boundary_bytes = (uint64_t)buffer_count(plan, stage_index) * aligned(rows * row_bytes);
     stage->step_bytes = aligned(step->batch) + scratch;
     if (is_last && request->draft_limit > 0) {
-        stage->draft_bytes = DRAFT_BUFFERS * aligned(draft_rows * row_bytes) +
-                             aligned((uint64_t)plan_snapshot_count(request) * row_bytes);
+        stage->draft_bytes =
+            DRAFT_BUFFERS * aligned(draft_rows * row_bytes) + aligned(saved_rows(request) * row_bytes);
         stage->step_bytes += step->draft > scratch ? step->draft - scratch : 0;
     }
 }

@@ -1,6 +1,7 @@
 /* A search and an asked layout end in the same report. */
 #include "tools/plan_run.h"
 
+#include "parallel/layout_check.h"
 #include "tools/plan_check.h"
 #include "tools/plan_json.h"
 #include "tools/plan_layouts.h"
@@ -100,9 +101,7 @@ static enum status work_out(struct running *running) {
     if (job->has_layout) {
         TRY(plan_check_request(&running->model, &running->machine, &running->request));
     }
-    CHECK(running->request.page_tokens % 128 == 0, STATUS_USAGE,
-          "--block-size is %lld, but a page of state must hold a multiple of 128 tokens",
-          (long long)running->request.page_tokens);
+    TRY(layout_check_page_tokens(running->request.page_tokens));
     TRY(plan_step_measure(&running->model, &running->request, &running->step));
     if (job->scale != NULL) {
         return plan_scale_make(&running->model, &running->machine, &running->request, &running->step,
