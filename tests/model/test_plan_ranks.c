@@ -108,7 +108,8 @@ static void memory_is_planned_to_the_byte(void **state) {
         assert_int_equal(stage->boundary_bytes + stage->step_bytes + stage->draft_bytes,
                          executor_step_bytes(engine->executor));
         assert_int_equal(stage->draft_bytes, executor_draft_bytes(engine->executor));
-        assert_int_equal(stage->boundary_bytes, tensor_bytes(&executor_boundary(engine->executor)->tensors[0]));
+        assert_int_equal(stage->boundary_bytes,
+                         tensor_bytes(&executor_boundary(engine->executor)->tensors[0]));
         pair_close(&pair);
     }
 }
