@@ -14,6 +14,7 @@
 #include "cli/foreign_options.h"
 #include "cli/option_table.h"
 #include "cli/ranks.h"
+#include "server/worker_process.h"
 
 static const char PROGRAM[] = "sluice";
 
@@ -182,7 +183,11 @@ static enum status run_command(const struct command_row *row, int argc, char **a
           row->description.name);
     *level = (enum log_level)options.log_level;
     log_set_level(*level);
-    if (row->description.bit != CLI_SERVE) { /* its workers do */
+    if (row->description.bit == CLI_WORKER) {
+        worker_process_settle();
+    }
+    /* serve's workers do, and plan only counts ranks. */
+    if (row->description.bit != CLI_SERVE && row->description.bit != CLI_PLAN) {
         TRY(cli_ranks_enter(&options, ranks));
     }
     options.job = ranks->job;

@@ -565,7 +565,7 @@ static const struct option_row rows[] = {
      .choices = "auto|threads|mpi|mp",
      .help =
          "Ranks as threads of this process or, with mpi or mp, as processes that mpirun starts; auto takes "
-         "processes where mpirun or srun has started them, else threads.",
+         "processes with --hosts and where mpirun or srun has started them, else threads.",
      FIELD(distributed_executor_backend)},
     {.name = "rank-network",
      .type = OPTION_TEXT,
@@ -696,13 +696,13 @@ static const struct option_row rows[] = {
      FIELD(moe_comm)},
     {.name = "pp-layer-partition",
      .type = OPTION_TEXT,
-     .commands = CLI_PLAN,
+     .commands = CLI_PLAN | RANKS,
      .value_name = "N,...",
      .help = "Layers of each stage, such as 12,12,12,7, instead of those that balance best.",
      FIELD(pp_layer_partition)},
     {.name = "pp-inflight",
      .type = OPTION_INT,
-     .commands = CLI_PLAN,
+     .commands = CLI_PLAN | RANKS,
      .default_value = "0",
      .minimum = 0,
      .maximum = 1 << 10,
@@ -916,6 +916,15 @@ static const struct option_row rows[] = {
          "Highest instruction set that kernels may use: reference, portable, avx2, avx512, avx512_bf16 or "
          "amx_bf16; auto takes what the processor has.",
      FIELD(cpu_features)},
+    {.name = "weights",
+     .type = OPTION_CHOICE,
+     .commands = ENGINE,
+     .default_value = "mapped",
+     .choices = "mapped|copied",
+     .help =
+         "mapped reads weights from the files, in memory that the system shares and takes back; copied from "
+         "a copy in huge pages, which is faster but takes memory.",
+     FIELD(weights)},
     {.name = "threads",
      .type = OPTION_INT,
      .commands = CLI_EVAL | CLI_GENERATE | CLI_SYNTH | CLI_INSPECT | CLI_BENCH | CLI_KERNELCHECK | CLI_CHAT |

@@ -189,6 +189,7 @@ struct cli_options {
     int numerics;             /* enum cli_numerics */
     int device;               /* enum cli_device */
     const char *cpu_features; /* "auto" or a set's name */
+    int weights;              /* enum sluice_weights */
     int64_t threads;          /* 0: the allowed cores */
     int64_t chunk_tokens;
     const char *prefix_cache_dir;   /* NULL: beginnings are kept in memory only */
