@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`sluice bench serve` against a server whose times are known: what it reports is what the server's own clock says.
 
-Usage: test_bench_serve.py PROGRAM
+Usage: test_bench_serve.py PROGRAM [SOURCE_DIR]
 """
 import json
 import math
