@@ -281,7 +281,7 @@ def check_both_ways(url, directory):
         here = evaluate(*arguments, "--model", MODEL, "--concurrency", 4)
         there = evaluate(*arguments, "--base-url", url)
         assert here["rows"] == there["rows"], (here, there)
-        if thinking == "--thinking":
+        if thinking == "--no-thinking":
             assert sum(row["found"] is not None for row in here["rows"]) >= 3, here
         assert here["output_tokens"] == there["output_tokens"], (here, there)
         assert here["prompt_tokens"] == there["prompt_tokens"], (here, there)
