@@ -99,7 +99,51 @@ static enum status read_drafts(const struct cli_options *options, int default_dr
     return options->mtp_schedule == NULL ? STATUS_OK : read_schedule(options->mtp_schedule, out);
 }
 
-static void read_parallel(const struct cli_options *options, struct sluice_parallel_options *out) {
+/* A whole number of vLLM's configuration, at least `minimum`. */
+static enum status read_eplb_number(const struct json *value, const char *key, int64_t minimum, int *out) {
+    CHECK(json_kind(value) == JSON_KIND_INTEGER && json_int64(value) >= minimum &&
+              json_int64(value) <= 1 << 30,
+          STATUS_USAGE, "--eplb-config: %s is not a number from %lld on", key, (long long)minimum);
+    *out = (int)json_int64(value);
+    return STATUS_OK;
+}
+
+/* vLLM's {"num_redundant_experts":N,"step_interval":N}; its other keys say how, not what, and mean nothing
+ * here.
+ */
+static enum status read_eplb(const char *text, struct sluice_parallel_options *out) {
+    static const char *const others[] = {"window_size", "log_balancedness", "log_balancedness_interval",
+                                         "use_async",   "policy",           "communicator"};
+    struct json *config = NULL;
+    enum status status = STATUS_OK;
+    TRY(json_parse(text, strlen(text), "--eplb-config", &config));
+    CHECK_GOTO(json_kind(config) == JSON_KIND_OBJECT, STATUS_USAGE, "--eplb-config is not a JSON object");
+    for (const struct json_member *member = json_first(config); member != NULL;
+         member = json_next(config, member)) {
+        const char *key = json_member_key(member, NULL);
+        const struct json *value = json_member_value(member);
+        bool is_known = false;
+        for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+            is_known = is_known || strcmp(key, others[i]) == 0;
+        }
+        if (strcmp(key, "num_redundant_experts") == 0) {
+            TRY_GOTO(read_eplb_number(value, key, 0, &out->expert_copies));
+        } else if (strcmp(key, "step_interval") == 0) {
+            TRY_GOTO(read_eplb_number(value, key, 2, &out->expert_move_interval));
+        } else {
+            CHECK_GOTO(
+                is_known, STATUS_USAGE,
+                "--eplb-config: the key \"%s\" is unknown; num_redundant_experts and step_interval are "
+                "not",
+                key);
+        }
+    }
+fail:
+    json_free(&config);
+    return status;
+}
+
+static enum status read_parallel(const struct cli_options *options, struct sluice_parallel_options *out) {
     static const enum sluice_shared_experts shared_experts[] = {
         [CLI_REPLICATE_AUTO] = SLUICE_SHARED_EXPERTS_AUTO,
         [CLI_REPLICATE_NONE] = SLUICE_SHARED_EXPERTS_CUT,
@@ -117,7 +161,11 @@ static void read_parallel(const struct cli_options *options, struct sluice_paral
         .row_gather = (enum sluice_row_gather)options->sp_gather,
         .expert_exchange = (enum sluice_expert_exchange)options->moe_comm,
         .shared_experts = shared_experts[options->sp_replicate],
+        .has_movable_experts = options->enable_eplb,
     };
+    CHECK(options->eplb_config == NULL || options->enable_eplb, STATUS_USAGE,
+          "--eplb-config says how experts move: say that they do by --enable-eplb");
+    return options->eplb_config == NULL ? STATUS_OK : read_eplb(options->eplb_config, out);
 }
 
 enum status cli_engine_options_read(const struct cli_options *options, int default_drafts,
@@ -140,7 +188,7 @@ enum status cli_engine_options_read(const struct cli_options *options, int defau
         engine->has_prefix_cache = options->enable_prefix_caching;
     }
     if (options->tensor_parallel_size > 0) { /* a command that may run on several ranks */
-        read_parallel(options, &engine->parallel);
+        TRY(read_parallel(options, &engine->parallel));
     }
     if (options->memory_limit != NULL) {
         TRY(read_bytes(options->memory_limit, "memory-limit", &engine->memory_limit_bytes));
