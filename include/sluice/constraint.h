@@ -25,8 +25,8 @@ struct sluice_constraint {
     size_t (*count_allowed)(void *context, const int32_t *drafts, size_t draft_count);
     /*
      * Sets bit t % 32 of word t / 32 for each token id t that may follow the accepted tokens and these
-     * drafts, which are allowed. `mask` comes zeroed. Returns false, the mask untouched, if all tokens may.
-     * NULL: all may.
+     * drafts, which are allowed. `mask` comes zeroed. Returns false, the mask untouched, if all tokens may,
+     * or if the request is over with the drafts (a stop token may be one). NULL: all may.
      */
     bool (*allow)(void *context, const int32_t *drafts, size_t draft_count, uint32_t *mask);
     /* A token was accepted; returns whether the request ends with it. NULL: it does not. */

@@ -50,6 +50,9 @@ int comm_size(const struct comm *comm);
 /* Seconds that an operation or a comm_wait may take from now on; 600 at first, as for a start (spec D-5). */
 void comm_set_deadline(struct comm *comm, double seconds);
 
+/* The seconds of the last call, or what was there at first. */
+double comm_deadline(const struct comm *comm);
+
 /*
  * Seconds that comm_broadcast_host may wait for the root from now on; 600 at first. Ranks that wait for work
  * have no deadline (COMM_NO_DEADLINE_SECONDS): whoever gives it may have none for days.
@@ -130,6 +133,17 @@ enum status comm_wait(struct comm *comm, struct comm_request *request);
 
 /* Bytes that this rank has sent in collectives and messages so far, to others only: for tests and reports. */
 uint64_t comm_sent_bytes(const struct comm *comm);
+
+/* Collectives whose bytes are counted apart. */
+enum comm_traffic {
+    COMM_TRAFFIC_SUM, /* comm_sum and comm_sum_scatter */
+    COMM_TRAFFIC_GATHER,
+    COMM_TRAFFIC_EXCHANGE,
+    COMM_TRAFFIC_COUNT,
+};
+
+/* The part of comm_sent_bytes that went in collectives of a kind. */
+uint64_t comm_sent_bytes_in(const struct comm *comm, enum comm_traffic kind);
 
 /*
  * Sums need host memory beside the values: at most this much in a group of `size` for comm_sum_scatter and

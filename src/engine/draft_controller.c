@@ -33,7 +33,11 @@ struct draft_controller {
     struct draft_choice *choice;
     struct draft_guard guard;
     struct draft_phases phases;
-    struct planned_tick planned;
+    struct planned_tick planned;                              /* the last one */
+    struct planned_tick under_way[DRAFT_TICKS_UNDER_WAY_MAX]; /* a ring: planned and not yet observed */
+    int32_t first_under_way;
+    int32_t under_way_count;
+    struct planned_tick observed; /* what is being observed */
     int64_t tick;
     int64_t drafting_ticks; /* since the draft layer last stood still */
     int32_t load;           /* candidates as the guard counts them */
@@ -195,10 +199,9 @@ static void count_plan(struct draft_controller *controller, enum draft_regime re
     controller->last_length = length;
 }
 
-enum draft_regime draft_controller_plan(struct draft_controller *controller, const struct draft_tick *tick,
-                                        int32_t *drafts) {
+static enum draft_regime plan_tick(struct draft_controller *controller, const struct draft_tick *tick,
+                                   int32_t *drafts) {
     bool is_adaptive = controller->options.is_adaptive;
-    assert(tick->candidate_count <= controller->options.slot_count);
     if (tick->candidate_count == 0) {
         bool is_on = !is_adaptive || controller->phases.length > 0;
         controller->planned.regime = is_on ? DRAFT_REGIME_DRAFT : DRAFT_REGIME_COLD;
@@ -214,17 +217,32 @@ enum draft_regime draft_controller_plan(struct draft_controller *controller, con
     return regime;
 }
 
+enum draft_regime draft_controller_plan(struct draft_controller *controller, const struct draft_tick *tick,
+                                        int32_t *drafts) {
+    assert(tick->candidate_count <= controller->options.slot_count);
+    assert(controller->under_way_count < DRAFT_TICKS_UNDER_WAY_MAX);
+    enum draft_regime regime = plan_tick(controller, tick, drafts);
+    int32_t place = controller->first_under_way + controller->under_way_count;
+    controller->under_way[place % DRAFT_TICKS_UNDER_WAY_MAX] = controller->planned;
+    controller->under_way_count++;
+    return regime;
+}
+
+void draft_controller_forget_ticks(struct draft_controller *controller) {
+    controller->under_way_count = 0;
+}
+
 /* What the sequences had accepted: counters and estimates. Returns the tick's tokens. */
 static int64_t observe_sequences(struct draft_controller *controller, const struct draft_tick *tick,
                                  const struct draft_outcome *outcome) {
     struct draft_counters *counters = &controller->counters;
     int64_t tokens = 0;
     int32_t verified_most = 0;
-    bool is_cold = controller->planned.regime == DRAFT_REGIME_COLD;
+    bool is_cold = controller->observed.regime == DRAFT_REGIME_COLD;
     for (int32_t i = 0; i < tick->candidate_count; i++) {
         int32_t slot = tick->candidates[i].slot;
         assert(outcome->accepted[i] >= 0 && outcome->accepted[i] <= outcome->verified[i]);
-        if (controller->planned.regime == DRAFT_REGIME_DRAFT || outcome->verified[i] > 0) {
+        if (controller->observed.regime == DRAFT_REGIME_DRAFT || outcome->verified[i] > 0) {
             draft_acceptance_observe(&controller->acceptance, slot, outcome->verified[i],
                                      outcome->accepted[i]);
         }
@@ -249,12 +267,12 @@ static double observe_costs(struct draft_controller *controller, const struct dr
                             const struct draft_outcome *outcome) {
     const struct draft_passes passes = {
         .sequence_count = tick->candidate_count,
-        .pass_count = controller->planned.pass_count,
-        .pass_rows = controller->planned.pass_rows,
+        .pass_count = controller->observed.pass_count,
+        .pass_rows = controller->observed.pass_rows,
     };
     double seconds = outcome->step_seconds + outcome->draft_seconds;
     double expected = cost_curve_at(draft_costs_step(&controller->costs, tick->context_tokens), rows);
-    if (controller->planned.regime != DRAFT_REGIME_COLD) {
+    if (controller->observed.regime != DRAFT_REGIME_COLD) {
         expected += draft_costs_passes(&controller->costs, &passes);
         draft_costs_observe_passes(&controller->costs, &passes, outcome->draft_seconds);
     }
@@ -264,7 +282,7 @@ static double observe_costs(struct draft_controller *controller, const struct dr
 
 static void feed_guard(struct draft_controller *controller, const struct draft_tick *tick, bool has_verified,
                        double tokens, double seconds) {
-    const struct planned_tick *planned = &controller->planned;
+    const struct planned_tick *planned = &controller->observed;
     if (tick->other_rows > 0) {
         return;
     }
@@ -280,6 +298,9 @@ static void feed_guard(struct draft_controller *controller, const struct draft_t
 
 void draft_controller_observe(struct draft_controller *controller, const struct draft_tick *tick,
                               const struct draft_outcome *outcome) {
+    controller->observed = controller->under_way[controller->first_under_way];
+    controller->first_under_way = (controller->first_under_way + 1) % DRAFT_TICKS_UNDER_WAY_MAX;
+    controller->under_way_count--;
     controller->seconds += outcome->step_seconds + outcome->draft_seconds;
     controller->draft_seconds += outcome->draft_seconds;
     int64_t tokens = observe_sequences(controller, tick, outcome);

@@ -17,7 +17,7 @@
 
 #include "base/status.h"
 
-enum { DRAFT_LIMIT_MAX = 16 };
+enum { DRAFT_LIMIT_MAX = 16, DRAFT_TICKS_UNDER_WAY_MAX = 128 };
 
 enum draft_regime {
     DRAFT_REGIME_COLD, /* nothing of the draft layer runs (M-36) */
@@ -110,9 +110,15 @@ void draft_controller_start_sequence(struct draft_controller *controller, int32_
 enum draft_regime draft_controller_plan(struct draft_controller *controller, const struct draft_tick *tick,
                                         int32_t *drafts);
 
-/* Tells what the planned tick gave. Every plan is followed by one observation before the next plan. */
+/*
+ * Tells what the oldest planned tick gave that is not yet observed. Of these there are at most
+ * DRAFT_TICKS_UNDER_WAY_MAX.
+ */
 void draft_controller_observe(struct draft_controller *controller, const struct draft_tick *tick,
                               const struct draft_outcome *outcome);
+
+/* Nothing of what is planned will be observed. */
+void draft_controller_forget_ticks(struct draft_controller *controller);
 
 struct draft_counters draft_controller_counters(const struct draft_controller *controller);
 

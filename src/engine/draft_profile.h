@@ -9,9 +9,10 @@
 
 /*
  * Times steps of 1, 2, 4, ... rows over the core's slots, and draft passes of 1, 2, 4, ... sequences, twice
- * each, for half a second in all at most, and tells the controller. Leaves rows in state that nobody reads.
- * The core must have nothing running.
+ * each, for half a second in all at most, and tells the controller. These are rounds of the runner, so that
+ * each part runs where it will. Leaves rows in state that nobody reads. Nothing else may run.
  */
-enum status draft_profile_measure(struct engine_core *core, struct draft_controller *controller);
+enum status draft_profile_measure(const struct engine_core *core, struct round_runner *runner,
+                                  struct draft_controller *controller);
 
 #endif

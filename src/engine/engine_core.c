@@ -6,11 +6,13 @@
 #include "base/clock.h"
 #include "base/cpu_topology.h"
 #include "base/memory_available.h"
+#include "engine/draft_controller.h"
 #include "engine/memory_plan.h"
 #include "engine/model_digest.h"
 #include "engine/rank_team.h"
 #include "lib/json.h"
 #include "model/model_registry.h"
+#include "parallel/layout_check.h"
 
 enum {
     MODEL_ARENA_BLOCK_BYTES = 1 << 20,
@@ -48,8 +50,7 @@ static enum status check_options(const struct sluice_engine_options *options) {
     CHECK(options->step_token_limit >= options->sequence_limit, STATUS_OUT_OF_RANGE,
           "a step of at most %d tokens is too small for %d requests that run at once: each needs one",
           options->step_token_limit, options->sequence_limit);
-    CHECK(options->page_tokens >= 128 && options->page_tokens <= (1 << 20) && options->page_tokens % 128 == 0,
-          STATUS_OUT_OF_RANGE, "page_tokens is %d, expected a multiple of 128", options->page_tokens);
+    TRY(layout_check_page_tokens(options->page_tokens));
     CHECK(options->thread_count >= 0 && options->thread_count <= 1024, STATUS_OUT_OF_RANGE,
           "thread_count is %d, expected 0 to 1024", options->thread_count);
     CHECK(options->snapshot_limit >= 0 && options->snapshot_limit <= (1 << 20), STATUS_OUT_OF_RANGE,
@@ -58,6 +59,10 @@ static enum status check_options(const struct sluice_engine_options *options) {
               options->draft.limit <= SLUICE_DRAFT_POSITIONS_MAX,
           STATUS_OUT_OF_RANGE, "the limit of drafts is %d, expected 0 to %d", options->draft.limit,
           SLUICE_DRAFT_POSITIONS_MAX);
+    CHECK(options->parallel.in_flight >= 0 && options->parallel.in_flight <= DRAFT_TICKS_UNDER_WAY_MAX,
+          STATUS_OUT_OF_RANGE,
+          "%d steps were to be under way at once; 1 to %d are possible, or 0 for as many as stages",
+          options->parallel.in_flight, DRAFT_TICKS_UNDER_WAY_MAX);
     return STATUS_OK;
 }
 
@@ -113,16 +118,39 @@ static enum status create_device(struct engine_core *core) {
     return worker_pool_create(threads == 0 ? worker_pool_cores_allowed() : threads, &core->pool);
 }
 
+static uint64_t available_bytes(void) {
+    return memory_available_bytes("/proc/meminfo", "/proc/self/cgroup", "/sys/fs/cgroup");
+}
+
+/* Copies of all weights may take what pages would find: a tenth is left to others. */
+static struct load_options load_options_of(const struct engine_core *core) {
+    struct load_options options = {.layout = core->layout};
+    if (core->options.weights == SLUICE_WEIGHTS_COPIED) {
+        uint64_t available = available_bytes();
+        uint64_t limit = core->options.memory_limit_bytes;
+        options.copies_all = true;
+        options.copy_limit_bytes = limit == 0 ? available - available / 10 : limit;
+    }
+    return options;
+}
+
 static enum status load_weights(struct engine_core *core, struct checkpoint **checkpoint) {
     struct tensor_spec_list *list = &core->tensors;
     struct tensor_probe probe = checkpoint_probe(*checkpoint);
     const struct model_family *family = core->model->family;
     list->arena = &core->model_arena;
+    CHECK(
+        core->layout == NULL || !core->layout->has_movable_experts || device_reads_host_memory(core->device),
+        STATUS_UNSUPPORTED,
+        "experts can move where weights are read from the files' maps, which the device \"%s\" does not do: "
+        "leave --enable-eplb out",
+        core->options.device);
     TRY(family->list_tensors(core->model, &probe, list));
     struct loaded_tensor *loaded = calloc(list->count, sizeof *loaded);
     CHECK_MEMORY(loaded);
+    const struct load_options options = load_options_of(core);
     enum status status =
-        checkpoint_load(checkpoint, list, core->layout, core->device, core->stream, loaded, &core->weights);
+        checkpoint_load(checkpoint, list, &options, core->device, core->stream, loaded, &core->weights);
     if (status == STATUS_OK) {
         status = family->bind(core->model, list, loaded);
     }
@@ -166,20 +194,28 @@ static enum status create_executor(struct engine_core *core, struct executor_ran
         .row_limit = rows,
         .segment_limit = core->options.sequence_limit,
         .logit_row_limit = rows < LOGIT_ROWS_AT_ONCE ? rows : LOGIT_ROWS_AT_ONCE,
-        .saved_row_limit = engine_core_snapshot_count(core),
+        .saved_row_limit = engine_core_snapshot_count(core) == 0
+                               ? 0
+                               : core->options.sequence_limit + engine_core_snapshot_count(core),
         .ranks = ranks,
     };
     return executor_create(&options, &core->executor);
 }
 
+int engine_core_in_flight(const struct sluice_engine_options *options) {
+    return options->parallel.in_flight == 0 ? options->parallel.pipeline : options->parallel.in_flight;
+}
+
 struct round_runner_options engine_core_runner_options(const struct engine_core *core) {
     return (struct round_runner_options){
         .executor = core->executor,
+        .ranks = core->ranks,
         .pool = core->pool,
         .vocabulary_size = core->model->vocabulary_size,
         .sequence_limit = core->options.sequence_limit,
         .row_limit = core->options.step_token_limit,
         .draft_limit = core->options.draft.limit,
+        .in_flight_limit = engine_core_in_flight(&core->options),
         .draft_sampling = (enum draft_sampling)core->options.draft.sampling,
     };
 }
@@ -235,17 +271,14 @@ static void fill_ledger(struct engine_core *core) {
     ledger->page_tokens = core->options.page_tokens;
 }
 
-struct rank_memory engine_core_memory(struct engine_core *core, bool is_leader) {
+struct rank_memory engine_core_memory(struct engine_core *core) {
     const struct sluice_memory_ledger *ledger = &core->facts.memory;
     fill_ledger(core);
-    if (!is_leader) {
-        core->facts.memory.host_bytes = 0; /* only the leader chooses tokens */
-    }
     return (struct rank_memory){
         .fixed_bytes = state_pool_bytes(&core->states, 0) + ledger->copied_weight_bytes + ledger->step_bytes +
                        ledger->host_bytes,
         .page_bytes = core->states.page_bytes,
-        .available_bytes = memory_available_bytes("/proc/meminfo", "/proc/self/cgroup", "/sys/fs/cgroup"),
+        .available_bytes = available_bytes(),
         .ledger = *ledger,
     };
 }
@@ -274,7 +307,7 @@ enum status engine_core_alloc_states(struct engine_core *core, int32_t page_coun
 }
 
 static enum status alloc_alone(struct engine_core *core) {
-    struct rank_memory memory = engine_core_memory(core, true);
+    struct rank_memory memory = engine_core_memory(core);
     struct memory_plan_input wanted = engine_core_wanted_memory(core);
     int32_t page_count;
     TRY(rank_memory_agree(&memory, 1, &wanted, &page_count));
@@ -289,6 +322,7 @@ static void collect_facts(struct engine_core *core) {
     core->facts.draft_limit = core->options.draft.limit;
     core->facts.has_draft_layer = core->model->has_draft_layer;
     core->facts.tensor_count = core->tensors.count;
+    core->facts.stage_imbalance = 1.0;
 }
 
 /* Everything but the state. */
@@ -300,6 +334,7 @@ static enum status build(const struct sluice_engine_options *options, const stru
     CHECK_MEMORY(core);
     core->options = *options;
     core->layout = layout;
+    core->ranks = ranks;
     arena_init(&core->model_arena, MODEL_ARENA_BLOCK_BYTES);
     TRY_GOTO(create_model(core, config));
     if (checkpoint != NULL) {

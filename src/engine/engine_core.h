@@ -35,6 +35,7 @@ struct engine_core {
     struct executor *executor;
     struct rank_team *team;            /* of the leader of several ranks; NULL: alone */
     const struct shard_layout *layout; /* what this rank has; NULL: everything; borrowed */
+    struct executor_ranks *ranks;      /* its place among others; NULL: alone; borrowed */
     struct sluice_engine_facts facts;  /* of a leader: of all ranks together */
     uint8_t digest[HASH_SHA256_BYTES]; /* of the model, if prefixes are kept on disk */
 };
@@ -60,7 +61,7 @@ enum status engine_core_open_rank(const struct sluice_engine_options *options,
 
 /* What an open core takes, its facts' ledger included: everything but pages. `host` is the caller's to set.
  */
-struct rank_memory engine_core_memory(struct engine_core *core, bool is_leader);
+struct rank_memory engine_core_memory(struct engine_core *core);
 
 /* What is asked of memory_plan, without the bytes. */
 struct memory_plan_input engine_core_wanted_memory(const struct engine_core *core);
@@ -76,6 +77,9 @@ void engine_core_close(struct engine_core **core);
 
 /* Slots of sequences come first, those of snapshots follow. */
 int32_t engine_core_snapshot_count(const struct engine_core *core);
+
+/* Rounds under way at once that the options ask for. */
+int engine_core_in_flight(const struct sluice_engine_options *options);
 
 /* What a round runner for this core needs; its memory is in the core's ledger. */
 struct round_runner_options engine_core_runner_options(const struct engine_core *core);

@@ -76,7 +76,10 @@ enum status engine_work_init(struct engine_work *work, struct engine_core **core
                              void (*finished)(void *context, struct sequence *sequence), void *context);
 void engine_work_deinit(struct engine_work *work);
 
-/* Plans and runs one round; false if there was nothing to run. A round that cannot run ends its sequences. */
+/*
+ * Starts rounds until as many as may be are under way, and finishes the oldest; false if there was none. A
+ * round that cannot run ends all sequences.
+ */
 bool engine_work_run(struct engine_work *work);
 
 /* Bounds of the sequences that this work can take. */

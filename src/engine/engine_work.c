@@ -72,7 +72,7 @@ static enum status create_controller(struct engine_work *work) {
         .schedule_row_count = (int32_t)draft->schedule_row_count,
     };
     TRY(draft_controller_create(&options, &work->controller));
-    return draft->is_adaptive ? draft_profile_measure(work->core, work->controller) : STATUS_OK;
+    return draft->is_adaptive ? draft_profile_measure(work->core, work->runner, work->controller) : STATUS_OK;
 }
 
 static enum status create_scheduler(struct engine_work *work,
@@ -90,6 +90,8 @@ static enum status create_scheduler(struct engine_work *work,
         .draft_limit = core->options.draft.limit,
         .draft_window = draft_window(core),
         .snapshot_interval = snapshot_interval(core->options.page_tokens),
+        .in_flight_limit = engine_core_in_flight(&core->options),
+        .vocabulary_size = core->model->vocabulary_size,
         .finished = finished,
         .finished_context = context,
     };
@@ -104,6 +106,7 @@ enum status engine_work_init(struct engine_work *work, struct engine_core **core
     *work = (struct engine_work){.core = *core};
     *core = NULL;
     struct round_runner_options runner = engine_core_runner_options(work->core);
+    TRY(round_runner_create(&runner, &work->runner));
     TRY(page_pool_init(&work->pages, work->core->states.page_count));
     if (work->core->options.has_prefix_cache) {
         TRY(create_prefixes(work));
@@ -114,8 +117,7 @@ enum status engine_work_init(struct engine_work *work, struct engine_core **core
     if (work->core->options.draft.limit > 0) {
         TRY(create_controller(work));
     }
-    TRY(create_scheduler(work, finished, context));
-    return round_runner_create(&runner, &work->runner);
+    return create_scheduler(work, finished, context);
 }
 
 void engine_work_deinit(struct engine_work *work) {
@@ -136,26 +138,47 @@ static int64_t row_count(const struct round_plan *plan) {
     return rows;
 }
 
-bool engine_work_run(struct engine_work *work) {
+/* Plans the next round and starts it; false if there is none to plan now. */
+static bool start_round(struct engine_work *work, enum status *status) {
     struct round_plan plan;
-    struct round_result result;
     double started = clock_seconds();
-    if (!scheduler_plan(work->scheduler, started, &plan)) {
+    bool is_planned = scheduler_plan(work->scheduler, started, &plan);
+    work->planning_seconds += clock_seconds() - started;
+    if (!is_planned) {
         return false;
     }
-    double planned = clock_seconds();
-    enum status status = round_run(work->runner, &plan, &result);
+    int64_t rows = row_count(&plan);
+    *status = round_start(work->runner, &plan);
+    work->steps += *status == STATUS_OK;
+    work->step_rows += *status == STATUS_OK ? rows : 0;
+    return *status == STATUS_OK;
+}
+
+static enum status finish_round(struct engine_work *work) {
+    struct round_result result;
+    TRY(round_finish(work->runner, &result));
     double done = clock_seconds();
+    work->draft_seconds += result.draft_seconds;
+    work->round_seconds += result.step_seconds + result.draft_seconds;
+    scheduler_complete(work->scheduler, &result, done);
+    work->planning_seconds += clock_seconds() - done;
+    return STATUS_OK;
+}
+
+bool engine_work_run(struct engine_work *work) {
+    int32_t limit = engine_core_in_flight(&work->core->options);
+    enum status status = STATUS_OK;
+    while (round_in_flight(work->runner) < limit && start_round(work, &status)) {
+    }
+    if (status == STATUS_OK && round_in_flight(work->runner) == 0) {
+        return false;
+    }
     if (status == STATUS_OK) {
-        work->steps++;
-        work->step_rows += row_count(&plan);
-        work->draft_seconds += result.draft_seconds;
-        scheduler_complete(work->scheduler, &result, done);
-    } else {
+        status = finish_round(work);
+    }
+    if (status != STATUS_OK) {
         scheduler_fail(work->scheduler, status, error_last()->message);
     }
-    work->round_seconds += done - planned;
-    work->planning_seconds += planned - started + (clock_seconds() - done);
     return true;
 }
 

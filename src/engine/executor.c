@@ -17,7 +17,9 @@ static enum status alloc_boundary(struct executor *executor, int64_t rows, struc
 }
 
 static enum status alloc_boundaries(struct executor *executor) {
-    TRY(alloc_boundary(executor, executor_boundary_rows(executor), &executor->boundary));
+    for (int i = 0; i < executor_buffer_count(executor); i++) {
+        TRY(alloc_boundary(executor, executor_boundary_rows(executor), &executor->boundaries[i]));
+    }
     if (executor_drafts(executor)) {
         for (int i = 0; i < 2; i++) {
             TRY(alloc_boundary(executor, executor_draft_row_limit(executor), &executor->drafted[i]));
@@ -84,22 +86,23 @@ static enum status plan_memory(struct executor *executor) {
     return STATUS_OK;
 }
 
-/* What a rank needs among others: a record, and where the logits that it sends to the leader lie. */
+/* What a rank needs among others: records, and where the logits that it sends to the leader lie. */
 static enum status alloc_rank_memory(struct executor *executor) {
     struct executor_ranks *ranks = executor->options.ranks;
     size_t rows = (size_t)executor->options.row_limit;
-    executor->record_bytes = plan_record_bytes_max(&ranks->bounds);
-    executor->record = calloc(1, executor->record_bytes);
-    executor->segments = calloc((size_t)ranks->bounds.segment_limit, sizeof *executor->segments);
+    TRY(executor_alloc_records(executor));
     executor->own_rows = calloc(rows, sizeof *executor->own_rows);
     ranks->step.offsets = calloc(2 * ((size_t)ranks->step.count + 1), sizeof *ranks->step.offsets);
     ranks->step.pair_experts =
         calloc(rows * (size_t)executor->options.model->expert_picks, sizeof *ranks->step.pair_experts);
-    CHECK_MEMORY(executor->record);
-    CHECK_MEMORY(executor->segments);
     CHECK_MEMORY(executor->own_rows);
     CHECK_MEMORY(ranks->step.offsets);
     CHECK_MEMORY(ranks->step.pair_experts);
+    if (ranks->step.balance != NULL) {
+        ranks->step.own_picks =
+            calloc(rows * (size_t)executor->options.model->expert_picks, sizeof *ranks->step.own_picks);
+        CHECK_MEMORY(ranks->step.own_picks);
+    }
     if (!executor_is_leader(executor) && executor_is_on_last_stage(executor)) {
         size_t logits =
             (size_t)ranks->bounds.logit_row_limit * (size_t)executor->options.model->vocabulary_size;
@@ -118,7 +121,7 @@ static enum status alloc_memory(struct executor *executor) {
     executor->staging = calloc(integers, sizeof *executor->staging);
     CHECK_MEMORY(executor->staging);
     executor->scan =
-        calloc((size_t)tensor_row_elements(&executor->boundary.tensors[0]), sizeof *executor->scan);
+        calloc((size_t)tensor_row_elements(&executor->boundaries[0].tensors[0]), sizeof *executor->scan);
     CHECK_MEMORY(executor->scan);
     return executor->options.ranks == NULL ? STATUS_OK : alloc_rank_memory(executor);
 }
@@ -147,12 +150,13 @@ void executor_destroy(struct executor **executor) {
         if (ranks != NULL) {
             free(ranks->step.offsets);
             free(ranks->step.pair_experts);
+            free(ranks->step.own_picks);
             ranks->step.offsets = NULL;
             ranks->step.pair_experts = NULL;
+            ranks->step.own_picks = NULL;
         }
         device_arena_deinit(&(*executor)->arena);
-        free((*executor)->record);
-        free((*executor)->segments);
+        executor_free_records(*executor);
         free((*executor)->logits);
         free((*executor)->staging);
         free((*executor)->own_rows);

@@ -4,8 +4,9 @@
  * An executor owns the queue, the step arena and the boundary buffers, all sized at creation by one dry run
  * of the largest step. The boundary of the last step (V4: the residual streams) stays where it is until the
  * next step: the head and the draft layer read the rows that they need in place, by index (spec parallelism
- * M-3). Drafting adds two boundaries of one row per segment, which draft passes read and write in turns, and
- * the saved rows; when it is off there is none of this. One thread at a time.
+ * M-3). A stage that hands its boundary on has two, one that is computed in while the other leaves (P-19).
+ * Drafting adds two boundaries of one row per segment, which draft passes read and write in turns, and the
+ * saved rows; when it is off there is none of this. One thread at a time.
  */
 #ifndef SLUICE_ENGINE_EXECUTOR_H
 #define SLUICE_ENGINE_EXECUTOR_H
@@ -31,25 +32,13 @@ struct executor_options {
     int32_t row_limit;            /* rows of a step */
     int32_t segment_limit;        /* segments of a step */
     int32_t logit_row_limit;      /* rows of logits computed at once; more are done in turns */
-    int32_t saved_row_limit;      /* boundary rows kept beside snapshots, one per snapshot slot; of no account
+    int32_t saved_row_limit;      /* boundary rows kept by slot, those of snapshots included; of no account
                                      when drafting is off */
     struct executor_ranks *ranks; /* NULL: one rank; borrowed */
 };
 
-/*
- * With ranks, creation is not collective, but all that runs or changes state is: the leader's calls make the
- * others take part through executor_follow.
- */
+/* With ranks, creation is not collective, but all that runs or changes state is. */
 enum status executor_create(const struct executor_options *options, struct executor **out);
-
-/*
- * Collective. Does what the leader's executor is asked to do until the leader ends it (OK) or a rank is lost.
- * For all ranks but the leader's.
- */
-enum status executor_follow(struct executor *executor);
-
-/* Collective. Ends the followers. For the leader, before its executor is destroyed. */
-enum status executor_end_followers(struct executor *executor);
 
 /* Frees and nulls; NULL inside is allowed. */
 void executor_destroy(struct executor **executor);
@@ -66,15 +55,50 @@ size_t executor_step_bytes(const struct executor *executor);
 /* Of them, those that exist because drafting is on. */
 size_t executor_draft_bytes(const struct executor *executor);
 
+/* Bytes that this rank has sent so far to others of its stage, by collective; zeros with one rank. */
+struct executor_sent_bytes {
+    uint64_t sums;
+    uint64_t gathers;
+    uint64_t exchanges;
+};
+struct executor_sent_bytes executor_sent_bytes(const struct executor *executor);
+
 /*
- * Carries out what the plan asks of the state, then runs it through all layers. logits: host
- * (logit_row_count, vocabulary), whatever their values.
+ * Sends a record to all other ranks; does not wait for them, and does nothing with one rank. For the leader.
+ * A round's tokens and biases of sequences that start, which are borrowed, go to the rank that chooses.
  */
+enum status executor_lead(struct executor *executor, const struct plan_record *record);
+
+/*
+ * Waits for the next record, as long as it takes, for it is the leader's to say when there is work. What the
+ * record points to is valid until the next call. For all ranks but the leader.
+ */
+enum status executor_receive(struct executor *executor, struct plan_record *out);
+
+/*
+ * On the rank that chooses, after executor_receive of a round: the tokens and biases of its start `index`, in
+ * order. They are valid until the next call.
+ */
+enum status executor_receive_start(struct executor *executor, struct round_start *start);
+
+/* Has all that this rank has sent arrive: before it ends. */
+enum status executor_finish_sends(struct executor *executor);
+
+/* Does what a record that is no round asks for, on this rank. */
+enum status executor_obey(struct executor *executor, const struct plan_record *record);
+
+/*
+ * This rank's part of a step: carries out what the plan asks of the state, then runs its layers. logits: host
+ * (logit_row_count, vocabulary), whatever their values, of the last stage; NULL elsewhere.
+ */
+enum status executor_step(struct executor *executor, const struct step_plan *plan, float *logits);
+
+/* The same on all ranks, with logits for the leader, which calls it when nothing is under way. */
 enum status executor_run(struct executor *executor, const struct step_plan *plan, float *logits);
 
 /*
- * Collective. Logits of `count` rows of the last step, before anything else runs: host (count, vocabulary).
- * With ranks at most the record's logit_row_limit of them.
+ * Logits of `count` rows of the last step, before the next one: host (count, vocabulary). On all ranks of the
+ * last stage, for the one that chooses; with ranks at most the record's logit_row_limit of rows.
  */
 enum status executor_run_head(struct executor *executor, const int32_t *rows, int32_t count, float *logits);
 
@@ -95,16 +119,24 @@ enum status executor_check_logits(struct executor *executor, const struct step_p
 enum status executor_explain_not_finite(struct executor *executor, const struct step_plan *plan);
 
 /*
- * Runs one pass of the draft layer; the model's draft_limit must be above 0. Rows of the source are read in
- * place. logits: host (rows, vocabulary); NULL when the plan writes state only.
+ * Runs one pass of the draft layer on all ranks of the last stage, for the one that chooses; the model's
+ * draft_limit must be above 0. Rows of the source are read in place. logits: host (rows, vocabulary); NULL
+ * when the plan writes state only.
  *
  * A pass with logits has at most min(segment_limit, row_limit) rows, one that writes state only row_limit.
  */
 enum status executor_run_draft(struct executor *executor, const struct draft_plan *plan, float *logits);
 
 /*
- * Keeps boundary row `step_row` of the last step as saved row `saved_row`, beside the snapshot of the same
- * number: who goes on from the snapshot drafts from it (spec parallelism M-14).
+ * After the last of these passes in a round that has some, for the rank that chooses; the others of its stage
+ * take part in them until then.
+ */
+enum status executor_end_passes(struct executor *executor);
+enum status executor_follow_passes(struct executor *executor);
+
+/*
+ * Keeps boundary row `step_row` of the last step as saved row `saved_row`, the one of that slot: who goes on
+ * from a snapshot drafts from it (spec parallelism M-14).
  */
 enum status executor_save_row(struct executor *executor, int32_t step_row, int32_t saved_row);
 

@@ -26,7 +26,7 @@ static int64_t position_of_row(const struct step_plan *plan, int64_t row) {
 
 /* The first row of the streams with a value that is not finite, -1 if there is none. */
 static enum status scan_boundary(struct executor *executor, int64_t rows, int64_t *out) {
-    struct tensor streams = executor->boundary.tensors[0];
+    struct tensor streams = executor_boundary(executor)->tensors[0];
     int64_t width = tensor_row_elements(&streams);
     size_t bytes = (size_t)width * dtype_bytes(streams.dtype);
     *out = -1;
@@ -53,7 +53,7 @@ static enum status explain_not_finite(struct executor *executor, const struct st
     TRY(batch_upload(plan, executor->staging, executor->queue.stream, &executor->arena, &batch));
     static const struct row_deal all_rows = {.is_shared = false};
     struct step step = executor_make_step(executor, &batch, &all_rows);
-    struct boundary boundary = executor_slice_boundary(&executor->boundary, 0, batch.row_count);
+    struct boundary boundary = executor_slice_boundary(executor_boundary(executor), 0, batch.row_count);
     int64_t row;
     TRY(model->family->forward_embed(model, &step, &boundary));
     TRY(scan_boundary(executor, batch.row_count, &row));

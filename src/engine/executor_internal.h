@@ -6,6 +6,17 @@
 
 #include "engine/executor.h"
 
+enum { BOUNDARY_BUFFERS_MAX = 2 };
+
+/* A record that was sent, and all that went with it. */
+struct sent_record {
+    uint64_t bytes;
+    void *memory;
+    token_mask_word *masks; /* of its rows, side by side */
+    struct comm_request *requests;
+    int request_count;
+};
+
 /* How the rows of a pass are dealt out over the ranks of a stage; zeroed: every rank has all. */
 struct row_deal {
     bool is_shared;
@@ -16,8 +27,10 @@ struct executor {
     struct executor_options options;
     struct op_table table;
     struct op_queue queue;
-    struct device_arena arena; /* activations and workspace of a step */
-    struct boundary boundary;  /* row_limit rows, or this rank's share of them */
+    struct device_arena arena;                        /* activations and workspace of a step */
+    struct boundary boundaries[BOUNDARY_BUFFERS_MAX]; /* row_limit rows, or this rank's share */
+    struct comm_request sends[BOUNDARY_BUFFERS_MAX][BOUNDARY_TENSORS_MAX]; /* that may still read them */
+    int buffer;                                                            /* of the last step */
     int64_t step_rows;         /* rows of the last step on all ranks; 0 if it failed */
     struct row_deal step_deal; /* and which of them are here */
     /* Without rows when drafting is off: */
@@ -26,14 +39,22 @@ struct executor {
     int64_t drafted_rows;            /* its rows on all ranks, */
     struct row_deal drafted_deal[2]; /* and which of them are here */
     struct boundary saved;           /* saved_row_limit rows */
-    void *record;                    /* a plan record, with ranks */
+    struct sent_record *sent;        /* [in_flight_limit], a ring; of the leader */
+    void *record;                    /* one that came in */
     size_t record_bytes;             /* its most */
     uint64_t record_number;          /* of the next record */
-    struct step_segment *segments;   /* of a record that came in */
-    float *logits;                   /* of a rank of the last stage that is not the leader */
-    int32_t *staging;                /* batch arrays */
-    int32_t *own_rows;               /* with ranks: rows of a boundary, counted from the first own one */
-    float *scan;                     /* one row of a boundary, to look for values that are not finite */
+    void *pass_record;               /* one within the last stage, if it has several ranks */
+    uint64_t pass_number;            /* of the next one */
+    struct plan_room room;           /* of a record that came in */
+    token_mask_word *masks;          /* the same, where tokens are chosen and the leader is another */
+    const token_mask_word **row_masks;
+    int32_t *start_tokens;                /* the same */
+    struct sluice_logit_bias *start_bias; /* the same; grows when a sequence starts */
+    size_t start_bias_count;
+    float *logits;     /* of a rank of the last stage that is not the leader */
+    int32_t *staging;  /* batch arrays */
+    int32_t *own_rows; /* with ranks: rows of a boundary, counted from the first own one */
+    float *scan;       /* one row of a boundary, to look for values that are not finite */
 };
 
 /* A pass over the model: main layers, or the draft layer over the boundary that a pass before left. */
@@ -55,6 +76,21 @@ static inline bool executor_is_on_first_stage(const struct executor *executor) {
 static inline bool executor_is_on_last_stage(const struct executor *executor) {
     return executor->options.ranks == NULL ||
            executor->options.ranks->stage == executor->options.ranks->stage_count - 1;
+}
+
+static inline bool executor_chooses(const struct executor *executor) {
+    const struct executor_ranks *ranks = executor->options.ranks;
+    return ranks == NULL || comm_rank(ranks->control) == executor_ranks_chooser(ranks);
+}
+
+/* The boundary that the last step left, or that the next pass of a step works in. */
+static inline const struct boundary *executor_boundary(const struct executor *executor) {
+    return &executor->boundaries[executor->buffer];
+}
+
+/* A stage that sends its boundary computes in one buffer while another one leaves. */
+static inline int executor_buffer_count(const struct executor *executor) {
+    return executor_is_on_last_stage(executor) ? 1 : BOUNDARY_BUFFERS_MAX;
 }
 
 /* Draft passes run on the last stage, where the draft layer is. */
@@ -86,6 +122,16 @@ enum status executor_run_pass(struct executor *executor, const struct pass *pass
 
 /* Logits go from the last stage's first rank to the leader, if these are two. */
 enum status executor_pass_logits(struct executor *executor, int64_t rows, float *logits);
+
+/* Waits until nobody reads a boundary buffer of this rank any more. */
+enum status executor_wait_for_buffer(struct executor *executor, int buffer);
+
+/* Saved row `from` is also that of slot `to`. */
+enum status executor_copy_saved_row(struct executor *executor, int32_t from, int32_t to);
+
+/* Memory for records, as this rank needs it. */
+enum status executor_alloc_records(struct executor *executor);
+void executor_free_records(struct executor *executor);
 
 /* What the rows of a draft pass go on from. */
 struct draft_origin {

@@ -1,5 +1,6 @@
 /* Passes over the model: main layers, head, draft layer, and what stages hand on. */
 #include "engine/batch_upload.h"
+#include "engine/executor_balance.h"
 #include "engine/executor_internal.h"
 #include "engine/executor_shares.h"
 
@@ -169,21 +170,38 @@ static enum status run_head(struct executor *executor, const struct step *step,
     return STATUS_OK;
 }
 
+enum status executor_wait_for_buffer(struct executor *executor, int buffer) {
+    for (int i = 0; i < BOUNDARY_TENSORS_MAX; i++) {
+        if (executor->sends[buffer][i].state != NULL) {
+            TRY(comm_wait(executor->options.ranks->pipeline, &executor->sends[buffer][i]));
+        }
+    }
+    return STATUS_OK;
+}
+
 /*
- * Receives the boundary from the stage before, or sends it to the one behind: the rows that this rank has,
- * from or to the rank that has the same ones (S-18). Nothing moves in a dry run.
+ * The boundary of the stage before: the rows that this rank has, from the rank that has the same ones (S-18).
+ * Nothing moves in a dry run.
  */
-static enum status pass_boundary(struct executor *executor, const struct boundary *boundary, bool sends) {
-    struct executor_ranks *ranks = executor->options.ranks;
-    struct stream *stream = executor->queue.stream;
-    CHECK(boundary->layout != ROWS_PARTIAL, STATUS_INTERNAL, "a sum is still owed at a stage's end");
+static enum status receive_boundary(struct executor *executor, const struct boundary *boundary) {
+    const struct executor_ranks *ranks = executor->options.ranks;
     for (int i = 0; i < boundary->count && !executor->queue.is_dry; i++) {
         struct comm_request request;
-        void *data = boundary->tensors[i].data;
-        size_t bytes = tensor_bytes(&boundary->tensors[i]);
-        TRY(sends ? comm_start_send(ranks->pipeline, stream, ranks->stage + 1, data, bytes, &request)
-                  : comm_start_receive(ranks->pipeline, stream, ranks->stage - 1, data, bytes, &request));
+        TRY(comm_start_receive(ranks->pipeline, executor->queue.stream, ranks->stage - 1,
+                               boundary->tensors[i].data, tensor_bytes(&boundary->tensors[i]), &request));
         TRY(comm_wait(ranks->pipeline, &request));
+    }
+    return STATUS_OK;
+}
+
+/* Starts to send the boundary to the stage behind, which is not waited for (P-20). */
+static enum status send_boundary(struct executor *executor, const struct boundary *boundary) {
+    const struct executor_ranks *ranks = executor->options.ranks;
+    CHECK(boundary->layout != ROWS_PARTIAL, STATUS_INTERNAL, "a sum is still owed at a stage's end");
+    for (int i = 0; i < boundary->count && !executor->queue.is_dry; i++) {
+        TRY(comm_start_send(ranks->pipeline, executor->queue.stream, ranks->stage + 1,
+                            boundary->tensors[i].data, tensor_bytes(&boundary->tensors[i]),
+                            &executor->sends[executor->buffer][i]));
     }
     return STATUS_OK;
 }
@@ -196,7 +214,7 @@ enum status executor_pass_logits(struct executor *executor, int64_t rows, float 
         return STATUS_OK;
     }
     size_t bytes = (size_t)(rows * executor->options.model->vocabulary_size) * sizeof *logits;
-    int source = (ranks->stage_count - 1) * comm_size(ranks->step.tensor);
+    int source = executor_ranks_chooser(ranks);
     if (executor_is_leader(executor)) {
         TRY(comm_start_receive(ranks->control, executor->queue.stream, source, logits, bytes, &request));
     } else if (comm_rank(ranks->control) == source) {
@@ -219,17 +237,20 @@ static enum status run_main_head(struct executor *executor, const struct step *s
 static enum status run_main_layers(struct executor *executor, const struct batch_view *batch,
                                    const struct pass *pass) {
     const struct model *model = executor->options.model;
-    const struct executor_ranks *ranks = executor->options.ranks;
+    struct executor_ranks *ranks = executor->options.ranks;
+    if (ranks != NULL && !executor->queue.is_dry) {
+        TRY(executor_balance_begin_step(ranks, model));
+    }
     executor->step_deal = executor_deal_step(executor, batch->row_count);
     struct step step = executor_make_step(executor, batch, &executor->step_deal);
     struct boundary boundary =
-        executor_own_boundary(executor, &executor->boundary, batch->row_count, &executor->step_deal);
+        executor_own_boundary(executor, executor_boundary(executor), batch->row_count, &executor->step_deal);
     TRY(executor_is_on_first_stage(executor) ? model->family->forward_embed(model, &step, &boundary)
-                                             : pass_boundary(executor, &boundary, false));
+                                             : receive_boundary(executor, &boundary));
     TRY(model->family->forward_layers(model, &step, &boundary, ranks == NULL ? 0 : ranks->first_layer,
                                       ranks == NULL ? model->layer_count : ranks->end_layer));
     if (!executor_is_on_last_stage(executor)) {
-        return pass_boundary(executor, &boundary, true);
+        return send_boundary(executor, &boundary);
     }
     return run_main_head(executor, &step, &boundary, pass);
 }
@@ -240,7 +261,8 @@ void executor_find_origin(const struct executor *executor, enum draft_source sou
     switch (source) {
     case DRAFT_SOURCE_STEP:
         *out = (struct draft_origin){.rows = executor->step_rows, .deal = executor->step_deal};
-        out->boundary = executor_own_boundary(executor, &executor->boundary, out->rows, &executor->step_deal);
+        out->boundary =
+            executor_own_boundary(executor, executor_boundary(executor), out->rows, &executor->step_deal);
         break;
     case DRAFT_SOURCE_DRAFT:
         *out = (struct draft_origin){.rows = executor->drafted_rows, .deal = executor->drafted_deal[last]};
@@ -298,8 +320,8 @@ static enum status run_part(struct executor *executor, const struct batch_view *
                             const struct pass *pass) {
     if (pass->is_head_only) {
         struct step step = executor_make_step(executor, batch, &executor->step_deal);
-        struct boundary boundary =
-            executor_own_boundary(executor, &executor->boundary, executor->step_rows, &executor->step_deal);
+        struct boundary boundary = executor_own_boundary(executor, executor_boundary(executor),
+                                                         executor->step_rows, &executor->step_deal);
         return run_main_head(executor, &step, &boundary, pass);
     }
     return pass->draft != NULL ? run_draft_layer(executor, batch, pass)

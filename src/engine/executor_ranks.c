@@ -23,7 +23,15 @@ void executor_ranks_begin_tick(struct executor_ranks *ranks, uint64_t number) {
     }
 }
 
-static int64_t shared_rows_min(const struct sluice_parallel_options *parallel) {
+void executor_ranks_abort(const struct executor_ranks *ranks, const char *reason) {
+    comm_abort(ranks->control, reason);
+    comm_abort(ranks->step.tensor, reason);
+    if (ranks->pipeline != NULL) {
+        comm_abort(ranks->pipeline, reason);
+    }
+}
+
+int64_t executor_ranks_shared_rows_min(const struct sluice_parallel_options *parallel) {
     switch (parallel->row_sharing) {
     case SLUICE_ROW_SHARING_AUTO:
         break;
@@ -51,7 +59,7 @@ static enum expert_exchange exchange_of(const struct sluice_parallel_options *pa
 
 void executor_ranks_share_rows(struct executor_ranks *ranks, const struct sluice_parallel_options *parallel,
                                const struct model *model) {
-    ranks->shared_rows_min = shared_rows_min(parallel);
+    ranks->shared_rows_min = executor_ranks_shared_rows_min(parallel);
     ranks->step.gathers_late = parallel->row_gather != SLUICE_ROW_GATHER_EARLY;
     ranks->step.exchange = exchange_of(parallel, model);
 }
@@ -73,5 +81,5 @@ bool executor_ranks_have_whole_experts(const struct sluice_parallel_options *par
                                         .bytes = (double)model->shared_expert_bytes,
                                         .link_bytes_per_second = 1.0,
                                         .read_bytes_per_second = 1.0};
-    return step_rows >= shared_rows_min(parallel) && sharing_prefers_whole(&choice);
+    return step_rows >= executor_ranks_shared_rows_min(parallel) && sharing_prefers_whole(&choice);
 }

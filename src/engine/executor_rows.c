@@ -33,11 +33,22 @@ enum status executor_save_row(struct executor *executor, int32_t step_row, int32
           "row %d of the last step was to be saved, which has %lld rows", step_row,
           (long long)executor->step_rows);
     for (int i = 0; i < executor->saved.count; i++) {
-        const struct tensor *from = &executor->boundary.tensors[i];
+        const struct tensor *from = &executor_boundary(executor)->tensors[i];
         char *to = row_at(&executor->saved.tensors[i], saved_row);
         TRY(executor->step_deal.is_shared
                 ? fetch_row(executor, from, step_row, to)
                 : stream_copy_within(executor->queue.stream, to, row_at(from, step_row), row_bytes(from)));
+    }
+    return STATUS_OK;
+}
+
+enum status executor_copy_saved_row(struct executor *executor, int32_t from, int32_t to) {
+    TRY(check_saved_row(executor, from));
+    TRY(check_saved_row(executor, to));
+    for (int i = 0; i < executor->saved.count; i++) {
+        const struct tensor *rows = &executor->saved.tensors[i];
+        TRY(stream_copy_within(executor->queue.stream, row_at(rows, to), row_at(rows, from),
+                               row_bytes(rows)));
     }
     return STATUS_OK;
 }

@@ -184,8 +184,7 @@ static bool load_snapshot(struct prefix_tier *tier, const int32_t *tokens, int32
     }
     enum status status = state_pool_write_slot(&core->states, core->stream, slot, tier->payload);
     if (status == STATUS_OK && has_draft_rows && tier->saved_row_bytes > 0) {
-        status = executor_write_saved_row(core->executor, slot - core->options.sequence_limit,
-                                          tier->payload + core->states.snapshot_bytes);
+        status = executor_write_saved_row(core->executor, slot, tier->payload + core->states.snapshot_bytes);
     }
     if (status != STATUS_OK || !synchronize(tier)) {
         prefix_cache_drop_snapshot(tier->options.cache, tokens, end * tier->page_tokens);
@@ -243,7 +242,7 @@ static void keep_snapshot(struct prefix_tier *tier, const int32_t *tokens, int32
     memset(saved_row, 0, tier->saved_row_bytes);
     enum status status = state_pool_read_slot(&core->states, core->stream, slot, buffer->payload);
     if (status == STATUS_OK && has_draft_rows && tier->saved_row_bytes > 0) {
-        status = executor_read_saved_row(core->executor, slot - core->options.sequence_limit, saved_row);
+        status = executor_read_saved_row(core->executor, slot, saved_row);
     }
     if (status != STATUS_OK || !synchronize(tier)) {
         prefix_disk_cancel(tier->disk, buffer);

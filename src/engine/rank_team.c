@@ -10,8 +10,11 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "engine/executor_balance.h"
 #include "engine/rank_team_groups.h"
 #include "engine/round.h"
+#include "engine/stage_cut.h"
+#include "parallel/layout_check.h"
 #include "parallel/mesh.h"
 #include "parallel/shard.h"
 
@@ -19,7 +22,8 @@ struct rank_member {
     struct rank_team *team;
     struct shard_layout layout;
     struct executor_ranks ranks;
-    struct engine_core *core; /* of the leader: borrowed */
+    struct engine_core *core;    /* of the leader: borrowed */
+    struct round_runner *runner; /* of a follower */
     pthread_t thread;
     bool has_thread;
 };
@@ -32,6 +36,7 @@ struct rank_team {
     int first_rank; /* of those that are here */
     int local_count;
     int *first_layers;           /* [stages + 1] */
+    double imbalance;            /* of the stages */
     struct rank_member *members; /* [local_count] */
     struct rank_memory *memory;  /* [size] */
     bool is_led;                 /* the others follow this process's leader */
@@ -55,19 +60,11 @@ static enum status check_options(const struct sluice_engine_options *options) {
     return STATUS_OK;
 }
 
-/* Equal numbers of layers; what is left over goes to the first stages, for the last one has the head. */
-static enum status cut_layers(struct rank_team *team, int layer_count) {
-    int stages = team->mesh.pipeline;
-    CHECK(stages <= layer_count, STATUS_BAD_CONFIG,
-          "%d pipeline stages were asked for, but the model has %d layers: a stage needs one at least",
-          stages, layer_count);
-    team->first_layers = calloc((size_t)stages + 1, sizeof *team->first_layers);
+static enum status cut_layers(struct rank_team *team, const struct engine_core *sizes) {
+    TRY(layout_check_stages(team->mesh.pipeline, sizes->model->layer_count, false));
+    team->first_layers = calloc((size_t)team->mesh.pipeline + 1, sizeof *team->first_layers);
     CHECK_MEMORY(team->first_layers);
-    for (int s = 0; s < stages; s++) {
-        team->first_layers[s + 1] =
-            team->first_layers[s] + layer_count / stages + (s < layer_count % stages ? 1 : 0);
-    }
-    return STATUS_OK;
+    return stage_cut_choose(sizes->model, &sizes->options, team->first_layers, &team->imbalance);
 }
 
 /* Sentences about lost ranks say where this one is; its waits have the job's deadline. */
@@ -104,10 +101,12 @@ static struct plan_bounds bounds_of(const struct sluice_engine_options *options,
         .segment_limit = options->sequence_limit,
         .page_update_limit = (int32_t)(3 * options->sequence_limit * pages_per_slot),
         .slot_operation_limit = 4 * options->sequence_limit,
+        .token_limit = (int32_t)options->context_tokens,
     };
 }
 
-static void place_member(struct rank_team *team, int index, const struct engine_core *sizes) {
+static enum status place_member(struct rank_team *team, int index, const struct engine_core *sizes) {
+    const struct sluice_parallel_options *parallel = &sizes->options.parallel;
     struct rank_member *member = &team->members[index];
     struct mesh_place place = mesh_place_of(&team->mesh, team->first_rank + index);
     member->team = team;
@@ -115,7 +114,9 @@ static void place_member(struct rank_team *team, int index, const struct engine_
                                            .place = place,
                                            .first_layers = team->first_layers,
                                            .has_draft = sizes->options.draft.limit > 0,
-                                           .expert_count = (int)sizes->model->expert_count};
+                                           .expert_count = (int)sizes->model->expert_count,
+                                           .has_movable_experts = executor_balance_is_wanted(parallel)};
+    member->layout.expert_copies = member->layout.has_movable_experts ? parallel->expert_copies : 0;
     member->layout.has_whole_shared_experts = executor_ranks_have_whole_experts(
         &sizes->options.parallel, sizes->model, sizes->options.step_token_limit);
     struct executor_ranks *ranks = &member->ranks;
@@ -129,9 +130,11 @@ static void place_member(struct rank_team *team, int index, const struct engine_
     ranks->end_layer = team->first_layers[place.pipeline + 1];
     ranks->vocabulary_part =
         shard_cut_vocabulary(sizes->model->vocabulary_size, place.tensor, team->mesh.tensor).count;
+    ranks->in_flight_limit = engine_core_in_flight(&sizes->options);
     int64_t context = sizes->options.context_tokens;
     ranks->bounds =
         bounds_of(&sizes->options, (context + sizes->options.page_tokens - 1) / sizes->options.page_tokens);
+    return executor_balance_init(ranks, parallel, sizes->model);
 }
 
 /* Threads of a machine are shared out among its ranks; each has one at least. */
@@ -180,8 +183,7 @@ static enum status alloc_states(struct rank_team *team, int32_t page_count) {
 static enum status share_memory(struct rank_team *team) {
     int32_t page_count;
     for (int i = 0; i < team->local_count; i++) {
-        bool is_leader = team->first_rank + i == 0;
-        TRY(exchange_memory(team, i, engine_core_memory(team->members[i].core, is_leader)));
+        TRY(exchange_memory(team, i, engine_core_memory(team->members[i].core)));
     }
     struct memory_plan_input wanted = engine_core_wanted_memory(team->members[0].core);
     TRY(rank_memory_agree(team->memory, team->size, &wanted, &page_count));
@@ -190,15 +192,28 @@ static enum status share_memory(struct rank_team *team) {
         TRY(exchange_memory(team, i, (struct rank_memory){.ledger = team->members[i].core->facts.memory}));
     }
     team->members[0].core->facts.memory = rank_memory_sum(team->memory, team->size);
+    team->members[0].core->facts.stage_imbalance = team->imbalance;
+    return STATUS_OK;
+}
+
+/* Of all that follow; the leader's belongs to its engine. */
+static enum status create_runners(struct rank_team *team) {
+    for (int i = 0; i < team->local_count; i++) {
+        struct rank_member *member = &team->members[i];
+        struct round_runner_options options = engine_core_runner_options(member->core);
+        if (team->first_rank + i > 0) {
+            TRY(round_runner_create(&options, &member->runner));
+        }
+    }
     return STATUS_OK;
 }
 
 /* What a follower that fails leaves behind: everyone stops waiting for it, and the reason is in the log. */
 static void *follow(void *context) {
     struct rank_member *member = context;
-    if (executor_follow(member->core->executor) != STATUS_OK) {
+    if (round_follow(member->runner) != STATUS_OK) {
         log_write(LOG_ERROR, "rank", "rank %d: %s", comm_rank(member->ranks.control), error_last()->message);
-        comm_abort(member->ranks.control, error_last()->message);
+        executor_ranks_abort(&member->ranks, error_last()->message);
     }
     return NULL;
 }
@@ -214,12 +229,21 @@ static enum status start_followers(struct rank_team *team) {
     return STATUS_OK;
 }
 
+/* All ranks of a job take the leader's cut, even if their own arithmetic had led elsewhere (P-16). */
+static enum status share_cut(struct rank_team *team) {
+    size_t bytes = ((size_t)team->mesh.pipeline + 1) * sizeof *team->first_layers;
+    return team->job == NULL
+               ? STATUS_OK
+               : comm_broadcast_host(team->members[0].ranks.control, 0, team->first_layers, bytes);
+}
+
 static enum status place_members(struct rank_team *team, const struct sluice_engine_options *options) {
-    struct engine_core *sizes;
-    TRY(engine_core_measure(options, &sizes));
-    enum status status = cut_layers(team, sizes->model->layer_count);
+    struct engine_core *sizes = NULL;
+    enum status status = engine_core_measure(options, &sizes);
+    status = agree(team, status == STATUS_OK ? cut_layers(team, sizes) : status);
+    status = status == STATUS_OK ? share_cut(team) : status;
     for (int i = 0; i < team->local_count && status == STATUS_OK; i++) {
-        place_member(team, i, sizes);
+        status = place_member(team, i, sizes);
     }
     engine_core_close(&sizes);
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
@@ -244,9 +268,10 @@ static enum status fill_team(struct rank_team *team, const struct sluice_engine_
         prepare_job_rank(team);
         TRY(check_identity(team, options));
     }
-    TRY(agree(team, place_members(team, options)));
+    TRY(place_members(team, options));
     TRY(agree(team, open_cores(team, options)));
     TRY(share_memory(team));
+    TRY(agree(team, create_runners(team)));
     TRY(start_followers(team));
     team->is_led = team->first_rank == 0;
     return STATUS_OK;
@@ -284,13 +309,9 @@ enum status rank_team_open(const struct sluice_engine_options *options, struct e
     struct sluice_job *job = options->parallel.job;
     *leader = NULL;
     TRY(check_options(options));
-    CHECK(job == NULL || rank_team_size(&options->parallel) == job->size, STATUS_USAGE,
-          "1 data x %d pipeline x 1 context x %d tensor parallel ranks are %d, but the job has %d processes: "
-          "change -pp or -tp, or the number of processes",
-          options->parallel.pipeline, options->parallel.tensor, rank_team_size(&options->parallel),
-          job->size);
     TRY(create_team(options, &team));
     if (job != NULL) {
+        TRY_GOTO(layout_check_rank_count(&team->mesh, job->size, "processes"));
         TRY_GOTO(job_order_engine(job, options, &team->order));
     }
     TRY_GOTO(fill_team(team, options));
@@ -309,7 +330,7 @@ enum status rank_team_follow(const struct sluice_engine_options *options, const 
     team->order = *order;
     status = fill_team(team, options);
     if (status == STATUS_OK) {
-        status = executor_follow(team->members[0].core->executor);
+        status = round_follow(team->members[0].runner);
     } else if (status != STATUS_PEER_LOST) {
         status = STATUS_OK; /* all agreed on it; the leader says so */
     }
@@ -320,9 +341,9 @@ enum status rank_team_follow(const struct sluice_engine_options *options, const 
 static void end_followers(struct rank_team *team) {
     struct rank_member *leader = &team->members[0];
     bool has_waiting = team->is_led || (team->local_count > 1 && team->members[1].has_thread);
-    bool has_ended = team->is_led && executor_end_followers(leader->core->executor) == STATUS_OK;
+    bool has_ended = team->is_led && round_end_followers(leader->core->executor) == STATUS_OK;
     if (has_waiting && !has_ended) {
-        comm_abort(leader->ranks.control, "the engine is closing");
+        executor_ranks_abort(&leader->ranks, "the engine is closing");
     }
     for (int i = 1; i < team->local_count; i++) {
         if (team->members[i].has_thread) {
@@ -345,7 +366,9 @@ void rank_team_close(struct rank_team **team_pointer) {
         if (member->core != NULL) {
             member->core->team = NULL;
         }
+        round_runner_destroy(&member->runner);
         engine_core_close(&member->core);
+        executor_balance_deinit(&member->ranks);
         comm_destroy(&member->ranks.control);
         comm_destroy(&member->ranks.pipeline);
         comm_destroy(&member->ranks.step.tensor);

@@ -1,6 +1,5 @@
-/* The choice of tokens: masks on this thread, then all sequences on all threads. */
+/* The choice of tokens: all sequences on all threads. */
 #include <stdio.h>
-#include <string.h>
 
 #include "engine/round_internal.h"
 
@@ -28,29 +27,15 @@ static const int32_t *drafts_of(const struct round_plan *plan, int32_t segment) 
     return step->token_ids + step->row_count - plan->segments[segment].draft_count;
 }
 
-/* Asks the segment's constraint for each of its rows. */
-static void fill_masks(struct round_runner *runner, const struct round_plan *plan, int32_t index) {
-    int32_t segment = runner->feedback[index].segment;
-    const struct sluice_constraint *constraint = &plan->segments[segment].rules->constraint;
-    size_t words = (size_t)round_mask_words(runner);
-    for (int32_t j = 0; j <= plan->segments[segment].draft_count; j++) {
-        int32_t row = runner->first_logit_rows[index] + j;
-        token_mask_word *mask = runner->masks + (size_t)row * words;
-        runner->row_masks[row] = NULL;
-        if (constraint->allow != NULL) {
-            memset(mask, 0, words * sizeof *mask);
-            if (constraint->allow(constraint->context, drafts_of(plan, segment), (size_t)j, mask)) {
-                runner->row_masks[row] = mask;
-            }
-        }
-    }
-}
-
 /* What the tasks of a choice share. */
 struct choice {
     struct round_runner *runner;
     const struct round_plan *plan;
 };
+
+static const struct slot_rules *rules_of(const struct choice *choice, const struct round_feedback *feedback) {
+    return &choice->runner->rules[choice->plan->step.segments[feedback->segment].slot];
+}
 
 enum status round_record_log_probabilities(const struct round_runner *runner, const float *logits,
                                            int32_t token, int32_t top_count,
@@ -67,14 +52,19 @@ enum status round_record_log_probabilities(const struct round_runner *runner, co
 }
 
 static enum status record_log_probabilities(const struct choice *choice, int32_t index, const float *logits) {
-    const struct round_feedback *feedback = &choice->runner->feedback[index];
-    const struct round_segment *segment = &choice->plan->segments[feedback->segment];
-    int32_t top_count = segment->rules->log_probability_count;
-    for (int32_t j = 0; j < feedback->token_count && top_count >= 0 && j < segment->token_room; j++) {
-        TRY(round_record_log_probabilities(
-            choice->runner, logits + j * choice->runner->options.vocabulary_size, feedback->tokens[j],
-            top_count,
-            segment->rules->log_probabilities + (int64_t)(segment->answer_index + j) * (1 + top_count)));
+    const struct round_runner_options *options = &choice->runner->options;
+    struct round_feedback *feedback = &choice->runner->feedback[index];
+    int32_t width = 1 + rules_of(choice, feedback)->log_probability_count;
+    int32_t room = choice->plan->segments[feedback->segment].token_room;
+    struct sluice_log_probability *records = choice->runner->records + (int64_t)index *
+                                                                           (1 + options->draft_limit) *
+                                                                           (1 + SLUICE_LOG_PROBABILITIES_MAX);
+    feedback->record_width = width;
+    feedback->log_probabilities = records;
+    for (int32_t j = 0; j < feedback->token_count && width > 0 && j < room; j++) {
+        TRY(round_record_log_probabilities(choice->runner, logits + j * options->vocabulary_size,
+                                           feedback->tokens[j], width - 1, records + (int64_t)j * width));
+        feedback->recorded_tokens++;
     }
     return STATUS_OK;
 }
@@ -84,8 +74,13 @@ static enum status choose(const struct choice *choice, int32_t index, struct sam
     struct round_feedback *feedback = &runner->feedback[index];
     const struct step_segment *step = &choice->plan->step.segments[feedback->segment];
     const struct round_segment *segment = &choice->plan->segments[feedback->segment];
+    const struct slot_rules *rules = &runner->rules[step->slot];
     int32_t first_row = runner->first_logit_rows[index];
     struct draft_distribution distributions[DRAFT_LIMIT_MAX];
+    CHECK(rules->generation == segment->generation, STATUS_INTERNAL,
+          "slot %d has generation %u where %u was planned", step->slot, rules->generation,
+          segment->generation);
+    CHECK(rules->status == STATUS_OK, rules->status, "%s", rules->message);
     for (int32_t j = 0; j < segment->draft_count; j++) {
         distributions[j].probabilities = round_draft_probabilities(runner, step->slot, j);
     }
@@ -94,13 +89,13 @@ static enum status choose(const struct choice *choice, int32_t index, struct sam
         .drafts = drafts_of(choice->plan, feedback->segment),
         .draft_count = segment->draft_count,
         .distributions = runner->draft_probabilities == NULL ? NULL : distributions,
-        .masks = runner->row_masks + first_row,
+        .masks = choice->plan->row_masks == NULL ? NULL : choice->plan->row_masks + first_row,
         .mode = runner->options.draft_sampling,
-        .choice_index = segment->rules->choice_index,
+        .choice_index = rules->choice_index,
         .first_position = (uint32_t)(step->first_position + step->row_count - segment->draft_count),
     };
-    TRY(acceptance_verify(workspace, &segment->rules->sampling, segment->rules->counts, &rows,
-                          feedback->tokens, &feedback->token_count));
+    TRY(acceptance_verify(workspace, &rules->sampling, rules->counts, &rows, feedback->tokens,
+                          &feedback->token_count));
     feedback->accepted_drafts = feedback->token_count - 1;
     return record_log_probabilities(choice, index, rows.logits);
 }
@@ -113,18 +108,14 @@ static void run_choice(void *context, size_t index, unsigned worker) {
     if (feedback->status != STATUS_OK) {
         feedback->token_count = 0;
         feedback->accepted_drafts = 0;
+        feedback->recorded_tokens = 0;
         snprintf(feedback->message, sizeof feedback->message, "%.511s", error_last()->message);
     }
 }
 
-enum status round_choose(struct round_runner *runner, const struct round_plan *plan,
-                         int32_t *feedback_count) {
+void round_choose(struct round_runner *runner, const struct round_plan *plan, int32_t *feedback_count) {
     int32_t count = index_segments(runner, plan);
-    for (int32_t i = 0; i < count; i++) {
-        fill_masks(runner, plan, i);
-    }
     struct choice choice = {runner, plan};
     worker_pool_run(runner->options.pool, (size_t)count, run_choice, &choice);
     *feedback_count = count;
-    return STATUS_OK;
 }

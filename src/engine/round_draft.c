@@ -40,8 +40,7 @@ static enum status catch_up_saved(struct round_runner *runner, const struct roun
     for (int32_t i = 0; i < plan->step.segment_count; i++) {
         const struct step_segment *step = &plan->step.segments[i];
         if (plan->segments[i].saved_row >= 0) {
-            /* Saved rows are counted as snapshots are, whose slots follow those of sequences. */
-            runner->draft_rows[rows.row_count] = plan->segments[i].saved_row - runner->options.sequence_limit;
+            runner->draft_rows[rows.row_count] = plan->segments[i].saved_row;
             runner->draft_tokens[rows.row_count] = step->token_ids[0];
             add_rows(runner, &rows, step->slot, step->first_position - 1, 1);
         }
@@ -146,7 +145,7 @@ static void choose_draft(void *context, size_t item, unsigned worker) {
     struct round_runner *runner = choice->runner;
     struct round_feedback *feedback = &runner->feedback[runner->drafting[item]];
     const struct step_segment *step = &choice->plan->step.segments[feedback->segment];
-    const struct sequence_rules *rules = choice->plan->segments[feedback->segment].rules;
+    const struct slot_rules *rules = &runner->rules[step->slot];
     uint32_t position = (uint32_t)(last_position(choice->plan, feedback) + 2 + choice->index);
     enum status status = acceptance_draft(
         runner->workspaces[worker], &rules->sampling, rules->counts,

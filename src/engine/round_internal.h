@@ -2,7 +2,9 @@
 #ifndef SLUICE_ENGINE_ROUND_INTERNAL_H
 #define SLUICE_ENGINE_ROUND_INTERNAL_H
 
+#include "engine/feedback_record.h"
 #include "engine/round.h"
+#include "engine/round_rules.h"
 
 /* A row whose logits say how probable a token of a prompt is. */
 struct round_score {
@@ -13,19 +15,50 @@ struct round_score {
     enum status status;
 };
 
+/* A round under way, as the leader remembers it. */
+struct started_round {
+    struct round_plan plan;
+    int32_t sampled_count;
+    uint64_t number;
+    double started; /* on the clock */
+};
+
+/* Feedback on its way. */
+struct sent_feedback {
+    void *memory;
+    void *extra;
+    struct comm_request requests[2];
+};
+
 struct round_runner {
     struct round_runner_options options;
+    struct feedback_shape shape;
+    uint64_t number; /* of the next round */
+
+    /* Of the leader. */
+    struct started_round *rounds; /* [in_flight_limit], a ring */
+    int32_t oldest;
+    int32_t in_flight;
+    double last_finish;
+    void *received; /* feedback of another rank */
+    void *received_extra;
+    struct round_feedback *taken; /* [2 * sequence_limit]: what came back, of answers and of prompts */
+
+    /* Where tokens are chosen. */
     unsigned thread_count;
-    struct sampler_workspace **workspaces; /* [thread_count] */
-    float *logits;                         /* [logit row limit][vocabulary] */
-    struct round_feedback *feedback;       /* [sequence_limit] */
-    struct round_feedback *prompt_errors;  /* [sequence_limit] */
-    int32_t *score_rows;                   /* [logit row limit] */
-    struct round_score *scores;            /* [logit row limit] */
-    int32_t *first_logit_rows;             /* [sequence_limit] of each feedback's segment */
-    int32_t *first_rows;                   /* [sequence_limit] first row of each segment of the step */
-    token_mask_word *masks;                /* [logit row limit][words of a mask] */
-    const token_mask_word **row_masks;     /* [logit row limit]; NULL: all tokens */
+    struct sampler_workspace **workspaces;  /* [thread_count] */
+    struct slot_rules *rules;               /* [sequence_limit] */
+    float *logits;                          /* [logit row limit][vocabulary] */
+    struct round_feedback *feedback;        /* [sequence_limit] */
+    struct round_feedback *prompt_feedback; /* [sequence_limit] */
+    int32_t prompt_feedback_count;
+    struct sluice_log_probability *prompt_records; /* [row_limit][1 + most of them] */
+    int32_t *score_rows;                           /* [logit row limit] */
+    struct round_score *scores;                    /* [logit row limit] */
+    struct sluice_log_probability *records;        /* [sequence_limit][draft_limit + 1][1 + most of them] */
+    struct sent_feedback *sent;                    /* [in_flight_limit], by number of the round */
+    int32_t *first_logit_rows;                     /* [sequence_limit] of each feedback's segment */
+    int32_t *first_rows; /* [sequence_limit] first row of each segment of the step */
 
     /* Drafting; NULL without it. */
     float *draft_logits;                 /* [sequence_limit][vocabulary] */
@@ -37,8 +70,18 @@ struct round_runner {
     int32_t drafting_count;
 };
 
-static inline int64_t round_mask_words(const struct round_runner *runner) {
-    return (runner->options.vocabulary_size + 31) / 32;
+static inline bool round_is_leader(const struct round_runner_options *options) {
+    return options->ranks == NULL || comm_rank(options->ranks->control) == 0;
+}
+
+/* Whether this rank chooses tokens. */
+static inline bool round_chooses(const struct round_runner_options *options) {
+    return options->ranks == NULL ||
+           comm_rank(options->ranks->control) == executor_ranks_chooser(options->ranks);
+}
+
+static inline bool round_is_on_last_stage(const struct round_runner_options *options) {
+    return options->ranks == NULL || options->ranks->stage == options->ranks->stage_count - 1;
 }
 
 /* Probabilities that the draft `index` of the sequence in `slot` was drawn from; NULL if they are not kept.
@@ -51,20 +94,24 @@ static inline float *round_draft_probabilities(const struct round_runner *runner
                : runner->draft_probabilities + row * runner->options.vocabulary_size;
 }
 
+/* This rank's part of a round; feedback is on its way when it returns. */
+enum status round_run_part(struct round_runner *runner, const struct round_plan *plan);
+
 /* Chooses the tokens of all sampled segments from runner->logits. */
-enum status round_choose(struct round_runner *runner, const struct round_plan *plan, int32_t *feedback_count);
+void round_choose(struct round_runner *runner, const struct round_plan *plan, int32_t *feedback_count);
 
 /* Log-probabilities of one row, the token's own and the `top_count` likeliest, into a record. */
 enum status round_record_log_probabilities(const struct round_runner *runner, const float *logits,
                                            int32_t token, int32_t top_count,
                                            struct sluice_log_probability *record);
 
+/* Whether the plan asks for log-probabilities of prompt tokens. */
+bool round_has_scores(const struct round_plan *plan);
+
 /*
- * Records the log-probabilities of prompt tokens that the plan asks for, block by block: the choice's logits
- * are gone afterwards. Segments without a probability for some token go to runner->prompt_errors.
+ * Records these, block by block, into runner->prompt_feedback: the choice's logits are gone afterwards.
  */
-enum status round_score(struct round_runner *runner, const struct round_plan *plan,
-                        int32_t *prompt_error_count);
+enum status round_score(struct round_runner *runner, const struct round_plan *plan);
 
 /* Runs the draft layer after the choice: catches up, then makes the drafts that the plan asks for. */
 enum status round_draft(struct round_runner *runner, const struct round_plan *plan, int32_t feedback_count);

@@ -81,7 +81,7 @@ enum status sampler_check(const struct sluice_sampling *sampling, size_t vocabul
     return STATUS_OK;
 }
 
-static bool has_penalties(const struct sluice_sampling *sampling) {
+bool sampler_has_penalties(const struct sluice_sampling *sampling) {
     return sampling->repetition_penalty != 1.0 || sampling->presence_penalty != 0.0 ||
            sampling->frequency_penalty != 0.0;
 }
@@ -109,7 +109,7 @@ static void apply_penalties(const struct sluice_sampling *sampling, const struct
 /* The logits after bias and penalties: `logits` itself if neither is set. */
 static const float *adjust_logits(struct sampler_workspace *workspace, const struct sluice_sampling *sampling,
                                   const struct token_counts *counts, const float *logits) {
-    if (sampling->logit_bias_count == 0 && !has_penalties(sampling)) {
+    if (sampling->logit_bias_count == 0 && !sampler_has_penalties(sampling)) {
         return logits;
     }
     float *adjusted = workspace->adjusted;
@@ -117,7 +117,7 @@ static const float *adjust_logits(struct sampler_workspace *workspace, const str
     for (size_t i = 0; i < sampling->logit_bias_count; i++) {
         adjusted[sampling->logit_bias[i].token] += sampling->logit_bias[i].bias;
     }
-    if (has_penalties(sampling)) {
+    if (sampler_has_penalties(sampling)) {
         apply_penalties(sampling, counts, adjusted);
     }
     return adjusted;
@@ -183,7 +183,7 @@ enum status sampler_find_distribution(struct sampler_workspace *workspace,
                                       struct token_distribution *out) {
     size_t vocabulary_size = workspace->vocabulary_size;
     TRY(sampler_check(sampling, vocabulary_size));
-    CHECK(!has_penalties(sampling) || (counts != NULL && counts->vocabulary_size == vocabulary_size),
+    CHECK(!sampler_has_penalties(sampling) || (counts != NULL && counts->vocabulary_size == vocabulary_size),
           STATUS_BAD_ARGUMENT, "penalties need token counts of the same vocabulary, %zu tokens",
           vocabulary_size);
     const float *adjusted = adjust_logits(workspace, sampling, counts, logits);

@@ -10,6 +10,7 @@
 #ifndef SLUICE_ENGINE_SAMPLER_H
 #define SLUICE_ENGINE_SAMPLER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -57,6 +58,9 @@ void sampler_workspace_destroy(struct sampler_workspace **workspace);
 
 /* OUT_OF_RANGE with a sentence that names the option, if one is outside its bounds. */
 enum status sampler_check(const struct sluice_sampling *sampling, size_t vocabulary_size);
+
+/* Whether a rule counts tokens: then choosing needs `counts`. */
+bool sampler_has_penalties(const struct sluice_sampling *sampling);
 
 /* The number of tokens that the workspace was made for. */
 size_t sampler_vocabulary_size(const struct sampler_workspace *workspace);

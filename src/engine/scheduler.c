@@ -10,69 +10,132 @@ static int32_t pages_of_context(const struct scheduler_options *options) {
     return (options->context_tokens + options->page_tokens - 1) / options->page_tokens;
 }
 
+static int32_t logit_rows_most(const struct scheduler_options *options) {
+    int64_t rows = (int64_t)options->slot_count * (1 + options->draft_limit);
+    return (int32_t)(rows < options->row_limit ? rows : options->row_limit);
+}
+
+static int64_t mask_words(const struct scheduler_options *options) {
+    return (options->vocabulary_size + 31) / 32;
+}
+
 static enum status alloc_plan(struct plan_arrays *plan, const struct scheduler_options *options) {
     size_t slots = (size_t)options->slot_count;
     size_t rows = (size_t)options->row_limit;
-    /*
-     * A slot can change hands once between two plans: the old sequence's last pages and those it gave up for
-     * cached ones, then all of the new.
-     */
-    size_t updates = 3 * slots * (size_t)pages_of_context(options);
     plan->steps = calloc(slots, sizeof *plan->steps);
     plan->segments = calloc(slots, sizeof *plan->segments);
-    plan->sequences = calloc(slots, sizeof *plan->sequences);
+    plan->sequences = calloc(slots, sizeof(struct sequence *));
     plan->row_tokens = calloc(rows, sizeof *plan->row_tokens);
     plan->logit_rows = calloc(rows, sizeof *plan->logit_rows);
-    plan->page_updates = calloc(updates, sizeof *plan->page_updates);
-    plan->slot_operations = calloc(SLOT_OPERATIONS_PER_SLOT * slots, sizeof *plan->slot_operations);
     plan->candidates = calloc(slots, sizeof *plan->candidates);
     plan->drafts = calloc(slots, sizeof *plan->drafts);
     plan->verified = calloc(slots, sizeof *plan->verified);
     plan->accepted = calloc(slots, sizeof *plan->accepted);
     bool is_complete = plan->steps != NULL && plan->segments != NULL && plan->sequences != NULL &&
-                       plan->row_tokens != NULL && plan->logit_rows != NULL && plan->page_updates != NULL &&
-                       plan->slot_operations != NULL && plan->candidates != NULL && plan->drafts != NULL &&
-                       plan->verified != NULL && plan->accepted != NULL;
+                       plan->row_tokens != NULL && plan->logit_rows != NULL && plan->candidates != NULL &&
+                       plan->drafts != NULL && plan->verified != NULL && plan->accepted != NULL;
     CHECK(is_complete, STATUS_OUT_OF_MEMORY, "out of memory for plans of %d sequences", options->slot_count);
     return STATUS_OK;
 }
 
+static void free_plan(struct plan_arrays *plan) {
+    free(plan->steps);
+    free(plan->segments);
+    free(plan->sequences);
+    free(plan->row_tokens);
+    free(plan->logit_rows);
+    free(plan->candidates);
+    free(plan->drafts);
+    free(plan->verified);
+    free(plan->accepted);
+}
+
+static enum status alloc_changes(struct plan_changes *changes, const struct scheduler_options *options) {
+    size_t slots = (size_t)options->slot_count;
+    /*
+     * A slot can change hands once between two plans: the old sequence's last pages and those it gave up for
+     * cached ones, then all of the new.
+     */
+    size_t updates = 3 * slots * (size_t)pages_of_context(options);
+    changes->page_updates = calloc(updates, sizeof *changes->page_updates);
+    changes->slot_operations = calloc(SLOT_OPERATIONS_PER_SLOT * slots, sizeof *changes->slot_operations);
+    CHECK_MEMORY(changes->page_updates);
+    CHECK_MEMORY(changes->slot_operations);
+    return STATUS_OK;
+}
+
+static void free_changes(struct plan_changes *changes) {
+    free(changes->page_updates);
+    free(changes->slot_operations);
+}
+
+static enum status alloc_masks(struct scheduler *scheduler) {
+    size_t rows = (size_t)logit_rows_most(&scheduler->options);
+    size_t words = rows * (size_t)mask_words(&scheduler->options);
+    scheduler->masks = calloc(words == 0 ? 1 : words, sizeof *scheduler->masks);
+    scheduler->row_masks = calloc(rows, sizeof(token_mask_word *));
+    CHECK_MEMORY(scheduler->masks);
+    CHECK_MEMORY(scheduler->row_masks);
+    return STATUS_OK;
+}
+
+static enum status alloc_scheduler(struct scheduler *scheduler) {
+    const struct scheduler_options *options = &scheduler->options;
+    size_t slots = (size_t)options->slot_count;
+    size_t plans = (size_t)options->in_flight_limit;
+    scheduler->slots = calloc(slots, sizeof(struct sequence *));
+    scheduler->generations = calloc(slots, sizeof *scheduler->generations);
+    scheduler->starts = calloc(slots, sizeof *scheduler->starts);
+    scheduler->matched_pages = calloc((size_t)pages_of_context(options), sizeof *scheduler->matched_pages);
+    scheduler->plans = calloc(plans, sizeof *scheduler->plans);
+    scheduler->is_group_busy = calloc(plans, sizeof *scheduler->is_group_busy);
+    CHECK_MEMORY(scheduler->slots);
+    CHECK_MEMORY(scheduler->generations);
+    CHECK_MEMORY(scheduler->starts);
+    CHECK_MEMORY(scheduler->matched_pages);
+    CHECK_MEMORY(scheduler->plans);
+    CHECK_MEMORY(scheduler->is_group_busy);
+    for (size_t i = 0; i < plans; i++) {
+        TRY(alloc_plan(&scheduler->plans[i], options));
+    }
+    TRY(alloc_changes(&scheduler->pending, options));
+    TRY(alloc_changes(&scheduler->given, options));
+    return alloc_masks(scheduler);
+}
+
 enum status scheduler_create(const struct scheduler_options *options, struct scheduler **out) {
-    enum status status = STATUS_OK;
     struct scheduler *scheduler = calloc(1, sizeof *scheduler);
     CHECK_MEMORY(scheduler);
     scheduler->options = *options;
-    scheduler->slots = calloc((size_t)options->slot_count, sizeof *scheduler->slots);
-    scheduler->matched_pages = calloc((size_t)pages_of_context(options), sizeof *scheduler->matched_pages);
-    CHECK_MEMORY_GOTO(scheduler->slots);
-    CHECK_MEMORY_GOTO(scheduler->matched_pages);
-    TRY_GOTO(alloc_plan(&scheduler->plan, options));
+    enum status status = alloc_scheduler(scheduler);
+    if (status != STATUS_OK) {
+        scheduler_destroy(&scheduler);
+        return error_forward(status, ERROR_HERE);
+    }
     *out = scheduler;
     return STATUS_OK;
-fail:
-    scheduler_destroy(&scheduler);
-    return status;
 }
 
-void scheduler_destroy(struct scheduler **scheduler) {
-    if (*scheduler != NULL) {
-        struct plan_arrays *plan = &(*scheduler)->plan;
-        free(plan->steps);
-        free(plan->segments);
-        free(plan->sequences);
-        free(plan->row_tokens);
-        free(plan->logit_rows);
-        free(plan->page_updates);
-        free(plan->slot_operations);
-        free(plan->candidates);
-        free(plan->drafts);
-        free(plan->verified);
-        free(plan->accepted);
-        free((*scheduler)->slots);
-        free((*scheduler)->matched_pages);
-        free(*scheduler);
-        *scheduler = NULL;
+void scheduler_destroy(struct scheduler **scheduler_pointer) {
+    struct scheduler *scheduler = *scheduler_pointer;
+    if (scheduler == NULL) {
+        return;
     }
+    for (int32_t i = 0; scheduler->plans != NULL && i < scheduler->options.in_flight_limit; i++) {
+        free_plan(&scheduler->plans[i]);
+    }
+    free_changes(&scheduler->pending);
+    free_changes(&scheduler->given);
+    free(scheduler->plans);
+    free(scheduler->slots);
+    free(scheduler->generations);
+    free(scheduler->starts);
+    free(scheduler->masks);
+    free(scheduler->row_masks);
+    free(scheduler->is_group_busy);
+    free(scheduler->matched_pages);
+    free(scheduler);
+    *scheduler_pointer = NULL;
 }
 
 static bool goes_before(const struct sequence *a, const struct sequence *b) {
@@ -99,21 +162,28 @@ void scheduler_submit(struct scheduler *scheduler, struct sequence *sequence) {
 
 void scheduler_add_slot_operation(struct scheduler *scheduler, enum step_slot_action action, int32_t from,
                                   int32_t to) {
-    scheduler->plan.slot_operations[scheduler->plan.slot_operation_count++] =
+    struct plan_changes *pending = &scheduler->pending;
+    pending->slot_operations[pending->slot_operation_count++] =
         (struct step_slot_operation){.action = action, .from = from, .to = to};
 }
 
+void scheduler_add_page_update(struct scheduler *scheduler, int32_t slot, int32_t index, int32_t page) {
+    struct plan_changes *pending = &scheduler->pending;
+    pending->page_updates[pending->page_update_count++] =
+        (struct step_page_update){.slot = slot, .index = index, .page = page};
+}
+
 struct step_plan scheduler_pending_changes(const struct scheduler *scheduler) {
-    const struct plan_arrays *plan = &scheduler->plan;
-    return (struct step_plan){.page_updates = plan->page_updates,
-                              .page_update_count = plan->page_update_count,
-                              .slot_operations = plan->slot_operations,
-                              .slot_operation_count = plan->slot_operation_count};
+    const struct plan_changes *pending = &scheduler->pending;
+    return (struct step_plan){.page_updates = pending->page_updates,
+                              .page_update_count = pending->page_update_count,
+                              .slot_operations = pending->slot_operations,
+                              .slot_operation_count = pending->slot_operation_count};
 }
 
 void scheduler_forget_changes(struct scheduler *scheduler) {
-    scheduler->plan.page_update_count = 0;
-    scheduler->plan.slot_operation_count = 0;
+    scheduler->pending.page_update_count = 0;
+    scheduler->pending.slot_operation_count = 0;
 }
 
 /* A free page; cached pages that nobody uses are given up for it. -1: there is none. */
@@ -132,8 +202,7 @@ bool scheduler_reserve_pages(struct scheduler *scheduler, struct sequence *seque
         if (page < 0) {
             return false;
         }
-        scheduler->plan.page_updates[scheduler->plan.page_update_count++] =
-            (struct step_page_update){.slot = sequence->slot, .index = sequence->page_count, .page = page};
+        scheduler_add_page_update(scheduler, sequence->slot, sequence->page_count, page);
         sequence->pages[sequence->page_count++] = page;
     }
     return true;
@@ -147,6 +216,8 @@ void scheduler_take_off(struct scheduler *scheduler, struct sequence *sequence) 
     sequence->page_count = 0;
     sequence->slot = -1;
     sequence->computed = 0;
+    sequence->planned = 0;
+    sequence->gives_way = false;
     sequence->draft_count = 0;
     sequence->draft_gap_end = 0;
     sequence->restored_from = -1;
@@ -168,18 +239,26 @@ static void fail_list(struct scheduler *scheduler, struct sequence_list *list, e
                       const char *message) {
     while (list->first != NULL) {
         struct sequence *sequence = list->first;
-        sequence_finish(sequence, SLUICE_FINISH_ERROR, status, message);
+        if (sequence->finish_reason == SLUICE_FINISH_NONE) {
+            sequence_finish(sequence, SLUICE_FINISH_ERROR, status, message);
+        }
         scheduler_end(scheduler, sequence);
     }
 }
 
 void scheduler_fail(struct scheduler *scheduler, enum status status, const char *message) {
+    scheduler->plan_count = 0;
+    for (int32_t group = 0; group < scheduler->options.in_flight_limit; group++) {
+        scheduler->is_group_busy[group] = false;
+    }
+    if (scheduler->options.controller != NULL) {
+        draft_controller_forget_ticks(scheduler->options.controller);
+    }
     fail_list(scheduler, &scheduler->running, status, message);
     fail_list(scheduler, &scheduler->waiting, status, message);
-    /* Nobody knows what of the plan was carried out: its changes go, and with them what was to be shared. */
-    scheduler->plan.segment_count = 0;
-    scheduler->plan.page_update_count = 0;
-    scheduler->plan.slot_operation_count = 0;
+    /* Nobody knows what of the plans was carried out: their changes go, and with them what was to be shared.
+     */
+    scheduler_forget_changes(scheduler);
     if (scheduler->options.prefixes != NULL) {
         prefix_cache_clear(scheduler->options.prefixes);
     }
@@ -207,4 +286,8 @@ struct scheduler_gauges scheduler_gauges(const struct scheduler *scheduler) {
     gauges.running = scheduler->running.count;
     gauges.waiting = scheduler->waiting.count;
     return gauges;
+}
+
+int32_t scheduler_in_flight(const struct scheduler *scheduler) {
+    return scheduler->plan_count;
 }

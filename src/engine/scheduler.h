@@ -9,8 +9,13 @@
  * anew later, with the same bits. The oldest of the highest priority never gives way, and a sequence that
  * needs more than all pages is refused at submission, so one always gets on.
  *
- * The scheduler runs nothing and reads no clock. Every plan is followed by one completion before the next
- * plan. No allocation after creation. One thread at a time.
+ * With several stages as many ticks are under way as in_flight_limit says (spec parallelism 2.5). Sequences
+ * that answer belong to groups, as many as ticks: a group's tokens are chosen in one tick at a time, and its
+ * next one is planned when what the last one gave has been taken in (P-26). Parts of prompts wait for nothing
+ * (P-30). A sequence's memory goes to another only when no tick with its rows is under way.
+ *
+ * The scheduler runs nothing and reads no clock. Plans are completed in the order they were made. No
+ * allocation after creation. One thread at a time.
  */
 #ifndef SLUICE_ENGINE_SCHEDULER_H
 #define SLUICE_ENGINE_SCHEDULER_H
@@ -54,6 +59,8 @@ struct scheduler_options {
     int32_t context_tokens;
     int32_t draft_limit;
     int32_t draft_window;      /* rows of the draft layer's rings: what a sequence must catch up on */
+    int32_t in_flight_limit;   /* ticks under way at once, and groups; at least 1 */
+    int64_t vocabulary_size;   /* of masks */
     int32_t snapshot_interval; /* tokens between snapshots inside a prompt, a multiple of page_tokens */
     /* Called when a sequence has ended; it is in no list any more. */
     void (*finished)(void *context, struct sequence *sequence);
@@ -80,14 +87,18 @@ void scheduler_submit(struct scheduler *scheduler, struct sequence *sequence);
 
 /*
  * Plans the next round at time `now`: sequences that were cancelled or are too late end first. Returns false
- * if there is nothing to run. The plan is valid until scheduler_complete.
+ * if there is nothing to run, or not before a round under way is completed. The plan is valid until it is
+ * completed, its page updates, slot operations, starts and masks until the next one is made.
  */
 bool scheduler_plan(struct scheduler *scheduler, double now, struct round_plan *out);
 
-/* Takes what the planned round gave: accepted tokens, ended sequences, pages to share. */
+/* Takes what the oldest planned round gave: accepted tokens, ended sequences, pages to share. */
 void scheduler_complete(struct scheduler *scheduler, const struct round_result *result, double now);
 
-/* Ends every sequence with this error: the planned round could not be run. Cached prefixes are forgotten. */
+/*
+ * Ends every sequence with this error: a planned round could not be run. Those planned after it are forgotten
+ * too, and so are cached prefixes.
+ */
 void scheduler_fail(struct scheduler *scheduler, enum status status, const char *message);
 
 /* The first of the running sequences, or of the waiting ones; the others follow by `next`. NULL: none. */
@@ -95,6 +106,9 @@ struct sequence *scheduler_first(const struct scheduler *scheduler, bool is_wait
 
 /* The earliest deadline of any sequence; 0: none. */
 double scheduler_next_deadline(const struct scheduler *scheduler);
+
+/* Rounds planned and not yet completed. */
+int32_t scheduler_in_flight(const struct scheduler *scheduler);
 
 struct scheduler_gauges scheduler_gauges(const struct scheduler *scheduler);
 

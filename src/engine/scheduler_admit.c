@@ -54,9 +54,19 @@ static struct prefix_match find_prefix(struct scheduler *scheduler, const struct
     return match;
 }
 
+/* Running sequences that will want another page. */
+static int32_t growing_count(const struct scheduler *scheduler) {
+    int32_t count = 0;
+    for (const struct sequence *s = scheduler->running.first; s != NULL; s = s->next) {
+        count += s->page_count < s->page_limit;
+    }
+    return count;
+}
+
 /*
- * Whether there are pages for all known tokens and the next one, and one more for each running sequence: so
- * newcomers do not push out at once what already runs. Alone, a sequence always fits (sequence_init).
+ * Whether there are pages for all known tokens and the next one, and one more for each running sequence that
+ * has not all of its own: so newcomers do not push out at once what already runs. Alone, a sequence always
+ * fits (sequence_init).
  */
 static bool has_pages(const struct scheduler *scheduler, const struct sequence *sequence,
                       const struct prefix_match *match) {
@@ -68,19 +78,19 @@ static bool has_pages(const struct scheduler *scheduler, const struct sequence *
         available += prefix_cache_counters(scheduler->options.prefixes).unused_pages;
     }
     return scheduler->running.count == 0 ||
-           needed - matched_page_count(scheduler, match) + scheduler->running.count <= available;
+           needed - matched_page_count(scheduler, match) + growing_count(scheduler) <= available;
 }
 
 /* The sequence starts behind what matched, in a slot of its own. */
 static void take_match(struct scheduler *scheduler, struct sequence *sequence,
                        const struct prefix_match *match) {
     for (int32_t i = 0; i < matched_page_count(scheduler, match); i++) {
-        scheduler->plan.page_updates[scheduler->plan.page_update_count++] = (struct step_page_update){
-            .slot = sequence->slot, .index = i, .page = scheduler->matched_pages[i]};
+        scheduler_add_page_update(scheduler, sequence->slot, i, scheduler->matched_pages[i]);
         sequence->pages[i] = scheduler->matched_pages[i];
     }
     sequence->page_count = matched_page_count(scheduler, match);
     sequence->computed = match->token_count;
+    sequence->planned = match->token_count;
     if (match->token_count > 0) {
         scheduler_add_slot_operation(scheduler, STEP_SLOT_COPY, match->snapshot_slot, sequence->slot);
     }
@@ -95,6 +105,18 @@ static void take_match(struct scheduler *scheduler, struct sequence *sequence,
     }
 }
 
+/* Who chooses tokens is told of a sequence when it gets its slot. */
+static void announce(struct scheduler *scheduler, struct sequence *sequence) {
+    sequence->generation = ++scheduler->generations[sequence->slot];
+    scheduler->starts[scheduler->start_count++] =
+        (struct round_start){.slot = sequence->slot,
+                             .generation = sequence->generation,
+                             .rules = &sequence->rules,
+                             .tokens = sequence->tokens,
+                             .prompt_count = sequence->prompt_count - sequence->output_prefix_count,
+                             .token_count = sequence->token_count};
+}
+
 static bool start(struct scheduler *scheduler, struct sequence *sequence, int32_t slot) {
     struct prefix_match match = find_prefix(scheduler, sequence);
     if (!has_pages(scheduler, sequence, &match)) {
@@ -104,6 +126,7 @@ static bool start(struct scheduler *scheduler, struct sequence *sequence, int32_
     sequence_list_remove(&scheduler->waiting, sequence);
     sequence->phase = SEQUENCE_RUNNING;
     sequence->slot = slot;
+    sequence->group = scheduler->plan->group;
     scheduler->slots[slot] = sequence;
     scheduler_list(&scheduler->running, sequence);
     take_match(scheduler, sequence, &match);
@@ -111,13 +134,15 @@ static bool start(struct scheduler *scheduler, struct sequence *sequence, int32_
         draft_controller_start_sequence(scheduler->options.controller, slot,
                                         sequence->rules.sampling.temperature);
     }
+    announce(scheduler, sequence);
     return true;
 }
 
 void scheduler_admit(struct scheduler *scheduler) {
     int32_t slot = free_slot(scheduler);
     while (scheduler->waiting.first != NULL && slot >= 0 &&
-           scheduler->plan.row_count < scheduler->options.row_limit) {
+           scheduler->plan->row_count < scheduler->options.row_limit &&
+           scheduler_group_has_room(scheduler, scheduler->plan->group)) {
         struct sequence *sequence = scheduler->waiting.first;
         if (!start(scheduler, sequence, slot)) {
             return;
@@ -125,6 +150,7 @@ void scheduler_admit(struct scheduler *scheduler) {
         /* Who starts behind a snapshot must run in this step: the snapshot's slot may be another's in the
          * next. */
         if (!scheduler_plan_prompt(scheduler, sequence)) {
+            scheduler->start_count--;
             scheduler_preempt(scheduler, sequence);
             return;
         }

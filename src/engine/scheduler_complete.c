@@ -13,17 +13,15 @@ static bool has_draft_rows(const struct scheduler *scheduler, const struct seque
 /* Pages that were computed twice are given up for the cached ones: the slot's table follows. */
 static void follow_pages(struct scheduler *scheduler, const struct sequence *sequence, const int32_t *before,
                          int32_t page_count) {
-    struct plan_arrays *plan = &scheduler->plan;
     for (int32_t i = 0; i < page_count; i++) {
         if (sequence->pages[i] != before[i]) {
-            plan->page_updates[plan->page_update_count++] =
-                (struct step_page_update){.slot = sequence->slot, .index = i, .page = sequence->pages[i]};
+            scheduler_add_page_update(scheduler, sequence->slot, i, sequence->pages[i]);
         }
     }
 }
 
 /* Shares the pages before `end`, where the rings still hold what a sequence starting there needs. */
-static void publish(struct scheduler *scheduler, struct sequence *sequence, int32_t end, int32_t last_row) {
+static void publish(struct scheduler *scheduler, struct sequence *sequence, int32_t end) {
     bool has_rows = has_draft_rows(scheduler, sequence, end);
     int32_t page_count = end / scheduler->options.page_tokens;
     int32_t snapshot_slot = -1;
@@ -39,7 +37,7 @@ static void publish(struct scheduler *scheduler, struct sequence *sequence, int3
     }
     scheduler_add_slot_operation(scheduler, STEP_SLOT_COPY, sequence->slot, snapshot_slot);
     if (has_rows) {
-        scheduler_add_slot_operation(scheduler, STEP_SLOT_SAVE_ROW, last_row, snapshot_slot);
+        scheduler_add_slot_operation(scheduler, STEP_SLOT_SAVE_ROW, sequence->slot, snapshot_slot);
     }
     const struct scheduler_store *store = &scheduler->options.store;
     if (store->keep != NULL) {
@@ -53,24 +51,18 @@ static void publish(struct scheduler *scheduler, struct sequence *sequence, int3
     }
 }
 
-static int32_t first_row_of(const struct scheduler *scheduler, int32_t index) {
-    int32_t row = 0;
-    for (int32_t i = 0; i < index; i++) {
-        row += scheduler->plan.steps[i].row_count;
-    }
-    return row;
-}
-
 /*
  * After a segment that ran up to `computed`: publishes if it ended at a boundary of its prompt, or at the end
  * of the page that the answer has just filled. There, the snapshot before in the same answer is of no more
  * use.
  */
-static void share(struct scheduler *scheduler, struct sequence *sequence, int32_t index, int32_t computed) {
-    const struct step_segment *step = &scheduler->plan.steps[index];
+static void share(struct scheduler *scheduler, const struct plan_arrays *plan, int32_t index,
+                  int32_t computed) {
+    struct sequence *sequence = plan->sequences[index];
+    const struct step_segment *step = &plan->steps[index];
     const struct scheduler_options *options = &scheduler->options;
     int32_t end = computed / options->page_tokens * options->page_tokens;
-    bool is_in_prompt = !scheduler->plan.segments[index].is_sampled;
+    bool is_in_prompt = !plan->segments[index].is_sampled;
     if (options->prefixes == NULL || !sequence->uses_prefix_cache || end <= step->first_position) {
         return;
     }
@@ -81,7 +73,17 @@ static void share(struct scheduler *scheduler, struct sequence *sequence, int32_
         prefix_cache_drop_snapshot(options->prefixes, sequence->tokens, sequence->answer_snapshot);
     }
     sequence->answer_snapshot = end > sequence->prompt_count ? end : 0;
-    publish(scheduler, sequence, end, first_row_of(scheduler, index) + end - 1 - step->first_position);
+    publish(scheduler, sequence, end);
+}
+
+void scheduler_share_prompts(struct scheduler *scheduler, struct plan_arrays *plan) {
+    for (int32_t i = 0; i < plan->segment_count && !plan->is_shared; i++) {
+        const struct step_segment *step = &plan->steps[i];
+        if (!plan->segments[i].is_sampled && plan->sequences[i]->finish_reason == SLUICE_FINISH_NONE) {
+            share(scheduler, plan, i, step->first_position + step->row_count);
+        }
+    }
+    plan->is_shared = true;
 }
 
 /* Accepts the tokens until the sequence ends; what comes behind its end is nobody's. */
@@ -98,26 +100,39 @@ static void take_tokens(struct scheduler *scheduler, struct sequence *sequence,
     }
 }
 
-static void take_feedback(struct scheduler *scheduler, const struct round_feedback *feedback, double now) {
+/* Keeps the log-probabilities of the tokens that the sequence has room for. */
+static void take_records(struct sequence *sequence, const struct round_feedback *feedback) {
+    int32_t answered = sequence->token_count - sequence->prompt_count;
+    size_t count = (size_t)feedback->recorded_tokens * (size_t)feedback->record_width;
+    if (count > 0) {
+        memcpy(sequence->rules.log_probabilities + (int64_t)answered * feedback->record_width,
+               feedback->log_probabilities, count * sizeof *feedback->log_probabilities);
+    }
+}
+
+static void take_feedback(struct scheduler *scheduler, const struct plan_arrays *plan,
+                          const struct round_feedback *feedback, double now) {
     int32_t index = feedback->segment;
-    struct sequence *sequence = scheduler->plan.sequences[index];
-    const struct step_segment *step = &scheduler->plan.steps[index];
-    int32_t drafts = scheduler->plan.segments[index].draft_count;
+    struct sequence *sequence = plan->sequences[index];
+    const struct step_segment *step = &plan->steps[index];
+    int32_t drafts = plan->segments[index].draft_count;
     if (feedback->status != STATUS_OK) {
         sequence_finish(sequence, SLUICE_FINISH_ERROR, feedback->status, feedback->message);
         return;
     }
     sequence->computed = step->first_position + step->row_count - drafts + feedback->accepted_drafts;
+    sequence->planned = sequence->computed;
     sequence->verified_drafts += drafts;
     sequence->accepted_drafts += feedback->accepted_drafts;
+    take_records(sequence, feedback);
     take_tokens(scheduler, sequence, feedback, now);
     /* Not beyond the tokens that the sequence kept. */
-    share(scheduler, sequence, index,
+    share(scheduler, plan, index,
           sequence->computed < sequence->token_count ? sequence->computed : sequence->token_count);
 }
 
-static void observe(struct scheduler *scheduler, const struct round_result *result) {
-    struct plan_arrays *plan = &scheduler->plan;
+static void observe(struct scheduler *scheduler, struct plan_arrays *plan,
+                    const struct round_result *result) {
     if (scheduler->options.controller == NULL) {
         return;
     }
@@ -133,55 +148,69 @@ static void observe(struct scheduler *scheduler, const struct round_result *resu
                                                      .draft_seconds = result->draft_seconds});
 }
 
-static void take_prompt_part(struct scheduler *scheduler, int32_t index) {
-    struct sequence *sequence = scheduler->plan.sequences[index];
-    const struct step_segment *step = &scheduler->plan.steps[index];
-    sequence->computed = step->first_position + step->row_count;
-    share(scheduler, sequence, index, sequence->computed);
-}
-
-/* Sequences whose prompt has tokens without a probability end; nothing of theirs is taken in. */
-static void take_prompt_errors(struct scheduler *scheduler, const struct round_result *result) {
-    for (int32_t i = 0; i < result->prompt_error_count; i++) {
-        const struct round_feedback *error = &result->prompt_errors[i];
-        sequence_finish(scheduler->plan.sequences[error->segment], SLUICE_FINISH_ERROR, error->status,
-                        error->message);
+/*
+ * Log-probabilities of prompt tokens. Sequences whose prompt has tokens without one end; nothing of theirs is
+ * taken in.
+ */
+static void take_scores(const struct plan_arrays *plan, const struct round_result *result) {
+    for (int32_t i = 0; i < result->prompt_feedback_count; i++) {
+        const struct round_feedback *feedback = &result->prompt_feedback[i];
+        struct sequence *sequence = plan->sequences[feedback->segment];
+        int32_t first = plan->steps[feedback->segment].first_position +
+                        plan->segments[feedback->segment].first_scored_row;
+        if (sequence->finish_reason != SLUICE_FINISH_NONE) {
+            continue;
+        }
+        if (feedback->status != STATUS_OK) {
+            sequence_finish(sequence, SLUICE_FINISH_ERROR, feedback->status, feedback->message);
+            continue;
+        }
+        memcpy(sequence->rules.prompt_log_probabilities + (int64_t)first * feedback->record_width,
+               feedback->log_probabilities,
+               (size_t)feedback->recorded_tokens * (size_t)feedback->record_width *
+                   sizeof *feedback->log_probabilities);
+        sequence->scored_count = first + 1 + feedback->recorded_tokens;
     }
 }
 
-/* Log-probabilities that the segment has recorded. */
-static void take_scores(struct scheduler *scheduler, int32_t index) {
-    const struct round_segment *segment = &scheduler->plan.segments[index];
-    if (segment->end_scored_row > segment->first_scored_row) {
-        scheduler->plan.sequences[index]->scored_count =
-            segment->score_index + 1 + segment->end_scored_row - segment->first_scored_row;
+/* One more tick of the sequence is done; what it gave is nobody's if the sequence was over before. */
+static void take_segment(struct scheduler *scheduler, const struct plan_arrays *plan, int32_t index,
+                         const struct round_feedback *feedback, double now) {
+    struct sequence *sequence = plan->sequences[index];
+    const struct step_segment *step = &plan->steps[index];
+    sequence->ticks--;
+    if (feedback != NULL) {
+        sequence->awaits_tokens = false;
+    }
+    if (sequence->finish_reason != SLUICE_FINISH_NONE) {
+        return;
+    }
+    if (feedback != NULL) {
+        take_feedback(scheduler, plan, feedback, now);
+    } else {
+        sequence->computed = step->first_position + step->row_count;
     }
 }
 
 void scheduler_complete(struct scheduler *scheduler, const struct round_result *result, double now) {
-    struct plan_arrays *plan = &scheduler->plan;
+    struct plan_arrays *plan = &scheduler->plans[scheduler->oldest_plan];
     int32_t taken = 0;
-    /* They have been executed; what the new state asks for goes into the next plan. */
-    scheduler_forget_changes(scheduler);
-    observe(scheduler, result);
-    take_prompt_errors(scheduler, result);
+    observe(scheduler, plan, result);
+    take_scores(plan, result);
+    scheduler_share_prompts(scheduler, plan);
     for (int32_t i = 0; i < plan->segment_count; i++) {
-        const struct round_feedback *feedback =
-            plan->segments[i].is_sampled ? &result->feedback[taken++] : NULL;
-        if (plan->sequences[i]->finish_reason != SLUICE_FINISH_NONE) {
-            continue;
-        }
-        take_scores(scheduler, i);
-        if (feedback != NULL) {
-            take_feedback(scheduler, feedback, now);
-        } else {
-            take_prompt_part(scheduler, i);
-        }
+        bool is_sampled = plan->segments[i].is_sampled;
+        take_segment(scheduler, plan, i, is_sampled ? &result->feedback[taken++] : NULL, now);
     }
     for (int32_t i = 0; i < plan->segment_count; i++) {
-        if (plan->sequences[i]->finish_reason != SLUICE_FINISH_NONE) {
-            scheduler_end(scheduler, plan->sequences[i]);
+        struct sequence *sequence = plan->sequences[i];
+        if (sequence->finish_reason != SLUICE_FINISH_NONE && sequence->ticks == 0) {
+            scheduler_end(scheduler, sequence);
         }
     }
-    plan->segment_count = 0;
+    if (result->feedback_count > 0) {
+        scheduler->is_group_busy[plan->group] = false;
+    }
+    scheduler->oldest_plan = (scheduler->oldest_plan + 1) % scheduler->options.in_flight_limit;
+    scheduler->plan_count--;
 }

@@ -1,15 +1,22 @@
 /*
- * Making a plan: ends that were decided, pages, rows of answers, rows of prompts, newcomers, drafts.
+ * Making a plan: ends that were decided, pages, rows of a group's answers, rows of prompts, newcomers,
+ * drafts.
  *
  * Pages come first and in order of rank, before any row is planned: so whoever has to give way is not yet in
  * the plan.
  */
+#include <string.h>
+
 #include "engine/scheduler_internal.h"
 
+/* With a tick under way it is over at once and ends when the tick does. */
 static void end_where_due(struct scheduler *scheduler, struct sequence_list *list, double now) {
     struct sequence *next;
     for (struct sequence *sequence = list->first; sequence != NULL; sequence = next) {
         next = sequence->next;
+        if (sequence->finish_reason != SLUICE_FINISH_NONE) {
+            continue;
+        }
         if (sequence->is_cancelled) {
             sequence_finish(sequence, SLUICE_FINISH_CANCELLED, STATUS_OK, NULL);
         } else if (sequence->deadline > 0.0 && now >= sequence->deadline) {
@@ -17,7 +24,19 @@ static void end_where_due(struct scheduler *scheduler, struct sequence_list *lis
         } else {
             continue;
         }
-        scheduler_end(scheduler, sequence);
+        if (sequence->ticks == 0) {
+            scheduler_end(scheduler, sequence);
+        }
+    }
+}
+
+static void preempt_where_due(struct scheduler *scheduler) {
+    struct sequence *next;
+    for (struct sequence *sequence = scheduler->running.first; sequence != NULL; sequence = next) {
+        next = sequence->next;
+        if (sequence->gives_way && sequence->ticks == 0) {
+            scheduler_preempt(scheduler, sequence);
+        }
     }
 }
 
@@ -31,14 +50,31 @@ void scheduler_preempt(struct scheduler *scheduler, struct sequence *sequence) {
 
 /* Last position that the sequence's rows of this step may reach, drafts excepted. */
 static int32_t wanted_positions(const struct scheduler *scheduler, const struct sequence *sequence) {
-    int32_t reach = sequence->computed + scheduler->options.row_limit;
+    int32_t reach = sequence->planned + scheduler->options.row_limit;
     return reach < sequence->token_count ? reach : sequence->token_count;
 }
 
-/* Makes room for a sequence's rows; the lowest in rank gives way, at last the sequence itself. */
+static bool is_answering_in(const struct sequence *sequence, int32_t group) {
+    return sequence->group == group && !sequence->awaits_tokens && !scheduler_is_leaving(sequence) &&
+           sequence_is_answering(sequence);
+}
+
+static bool is_reading(const struct sequence *sequence) {
+    return !sequence->awaits_tokens && !scheduler_is_leaving(sequence) && !sequence_is_answering(sequence) &&
+           sequence->planned < sequence->token_count;
+}
+
+/*
+ * Makes room for a sequence's rows; the lowest in rank gives way, at last the sequence itself. Who has rows
+ * under way does so when they are done: until then the others wait.
+ */
 static bool make_room(struct scheduler *scheduler, struct sequence *sequence) {
     while (!scheduler_reserve_pages(scheduler, sequence, wanted_positions(scheduler, sequence))) {
         struct sequence *last = scheduler->running.last;
+        if (last->ticks > 0) {
+            last->gives_way = true;
+            return false;
+        }
         scheduler_preempt(scheduler, last);
         if (last == sequence) {
             return false;
@@ -48,8 +84,10 @@ static bool make_room(struct scheduler *scheduler, struct sequence *sequence) {
 }
 
 static void make_room_for_all(struct scheduler *scheduler) {
+    int32_t group = scheduler->plan->group;
     struct sequence *sequence = scheduler->running.first;
-    while (sequence != NULL && make_room(scheduler, sequence)) {
+    while (sequence != NULL &&
+           (!(is_answering_in(sequence, group) || is_reading(sequence)) || make_room(scheduler, sequence))) {
         sequence = sequence->next;
     }
 }
@@ -69,32 +107,74 @@ static int32_t usable_drafts(struct scheduler *scheduler, struct sequence *seque
 
 static struct round_segment *add_segment(struct scheduler *scheduler, struct sequence *sequence,
                                          const int32_t *tokens, int32_t row_count) {
-    struct plan_arrays *plan = &scheduler->plan;
+    struct plan_arrays *plan = scheduler->plan;
     int32_t index = plan->segment_count++;
     plan->sequences[index] = sequence;
     plan->steps[index] = (struct step_segment){.slot = sequence->slot,
-                                               .first_position = sequence->computed,
+                                               .first_position = sequence->planned,
                                                .row_count = row_count,
                                                .token_ids = tokens};
     plan->segments[index] =
-        (struct round_segment){.rules = &sequence->rules,
-                               .answer_index = sequence->token_count - sequence->prompt_count,
+        (struct round_segment){.generation = sequence->generation,
                                .token_room = sequence->token_limit - sequence->token_count,
-                               .saved_row = -1};
+                               .saved_row = -1,
+                               .kept_row = -1};
     plan->row_count += row_count;
     return &plan->segments[index];
 }
 
-static void want_logits(struct plan_arrays *plan, int32_t first_row, int32_t count) {
-    for (int32_t i = 0; i < count; i++) {
+/* What the sequence's constraint allows after its tokens and the first `draft_count` of these drafts. */
+static void add_mask(struct scheduler *scheduler, const struct sequence *sequence, const int32_t *drafts,
+                     int32_t draft_count) {
+    const struct sluice_constraint *constraint = &sequence->rules.constraint;
+    int32_t row = scheduler->plan->logit_row_count;
+    scheduler->row_masks[row] = NULL;
+    if (constraint->allow == NULL) {
+        return;
+    }
+    size_t words = (size_t)((scheduler->options.vocabulary_size + 31) / 32);
+    token_mask_word *mask = scheduler->masks + (size_t)row * words;
+    memset(mask, 0, words * sizeof *mask);
+    if (constraint->allow(constraint->context, drafts, (size_t)draft_count, mask)) {
+        scheduler->row_masks[row] = mask;
+        scheduler->has_masks = true;
+    }
+}
+
+/* Tokens are chosen from the segment's last row before the drafts, and from those of the drafts. */
+static void want_tokens(struct scheduler *scheduler, struct sequence *sequence, int32_t first_row,
+                        const int32_t *drafts, int32_t draft_count) {
+    struct plan_arrays *plan = scheduler->plan;
+    struct round_segment *segment = &plan->segments[plan->segment_count - 1];
+    segment->is_sampled = true;
+    segment->draft_count = draft_count;
+    for (int32_t i = 0; i <= draft_count; i++) {
+        add_mask(scheduler, sequence, drafts, i);
         plan->logit_rows[plan->logit_row_count++] = first_row + i;
+    }
+    sequence->awaits_tokens = true;
+}
+
+/* The row at the end of a page, from where others will go on drafting, is kept until it is known whether. */
+static void keep_row(struct scheduler *scheduler, int32_t end) {
+    struct plan_arrays *plan = scheduler->plan;
+    int32_t index = plan->segment_count - 1;
+    const struct scheduler_options *options = &scheduler->options;
+    int32_t page_end = end / options->page_tokens * options->page_tokens;
+    int32_t row = page_end - 1 - plan->steps[index].first_position;
+    bool is_shared = options->prefixes != NULL && plan->sequences[index]->uses_prefix_cache;
+    if (is_shared && options->draft_limit > 0 && row >= 0) {
+        plan->segments[index].kept_row = row;
     }
 }
 
 /* The last known token and the drafts after it, side by side. `rows_after`: rows that others need. */
 static void plan_answer(struct scheduler *scheduler, struct sequence *sequence, int32_t rows_after) {
-    struct plan_arrays *plan = &scheduler->plan;
+    struct plan_arrays *plan = scheduler->plan;
     int32_t first_row = plan->row_count;
+    if (!scheduler_reserve_pages(scheduler, sequence, sequence->token_count)) {
+        return;
+    }
     int32_t room = scheduler->options.row_limit - first_row - rows_after - 1;
     int32_t drafts = usable_drafts(scheduler, sequence, room);
     int32_t *tokens = plan->row_tokens + first_row;
@@ -102,19 +182,19 @@ static void plan_answer(struct scheduler *scheduler, struct sequence *sequence, 
     for (int32_t i = 0; i < drafts; i++) {
         tokens[1 + i] = sequence->drafts[i];
     }
-    struct round_segment *segment = add_segment(scheduler, sequence, tokens, 1 + drafts);
-    segment->is_sampled = true;
-    segment->draft_count = drafts;
-    want_logits(plan, first_row, 1 + drafts);
+    (void)add_segment(scheduler, sequence, tokens, 1 + drafts);
+    want_tokens(scheduler, sequence, first_row, tokens + 1, drafts);
+    keep_row(scheduler, sequence->token_count + drafts);
 }
 
 static void plan_answers(struct scheduler *scheduler) {
+    int32_t group = scheduler->plan->group;
     int32_t left = 0;
     for (struct sequence *s = scheduler->running.first; s != NULL; s = s->next) {
-        left += sequence_is_answering(s);
+        left += is_answering_in(s, group);
     }
     for (struct sequence *s = scheduler->running.first; s != NULL; s = s->next) {
-        if (sequence_is_answering(s)) {
+        if (is_answering_in(s, group)) {
             plan_answer(scheduler, s, --left);
         }
     }
@@ -152,31 +232,35 @@ static void plan_scores(const struct sequence *sequence, int32_t first, int32_t 
     if (sequence_is_scoring(sequence) && first_token < end_token) {
         segment->first_scored_row = first_token - 1 - first;
         segment->end_scored_row = end_token - 1 - first;
-        segment->scored_tokens = sequence->tokens + first_token;
-        segment->score_index = first_token - 1;
     }
 }
 
 bool scheduler_plan_prompt(struct scheduler *scheduler, struct sequence *sequence) {
-    struct plan_arrays *plan = &scheduler->plan;
-    int32_t first = sequence->computed;
+    struct plan_arrays *plan = scheduler->plan;
+    int32_t first = sequence->planned;
     int32_t end = smaller(first + scheduler->options.row_limit - plan->row_count,
                           scheduler_next_boundary(scheduler, sequence, first));
-    if (end <= first || !scheduler_reserve_pages(scheduler, sequence, end)) {
+    bool is_last = end == sequence->token_count;
+    if (end <= first || (is_last && sequence->group != plan->group) ||
+        !scheduler_reserve_pages(scheduler, sequence, end)) {
         return false;
     }
     int32_t first_row = plan->row_count;
     struct round_segment *segment = add_segment(scheduler, sequence, sequence->tokens + first, end - first);
-    segment->is_sampled = end == sequence->token_count;
-    segment->following_token = segment->is_sampled ? -1 : sequence->tokens[end];
-    want_logits(plan, first_row + end - first - 1, segment->is_sampled ? 1 : 0);
+    segment->following_token = is_last ? -1 : sequence->tokens[end];
     plan_scores(sequence, first, end, segment);
+    if (is_last) {
+        want_tokens(scheduler, sequence, first_row + end - first - 1, NULL, 0);
+    }
+    if (is_last || scheduler_next_boundary(scheduler, sequence, end - 1) == end) {
+        keep_row(scheduler, end);
+    }
     return true;
 }
 
 static void plan_prompts(struct scheduler *scheduler) {
     for (struct sequence *s = scheduler->running.first; s != NULL; s = s->next) {
-        if (!sequence_is_answering(s)) {
+        if (is_reading(s)) {
             scheduler_plan_prompt(scheduler, s);
         }
     }
@@ -190,7 +274,7 @@ static int32_t draft_room(const struct scheduler *scheduler, const struct sequen
 }
 
 static void collect_candidates(struct scheduler *scheduler) {
-    struct plan_arrays *plan = &scheduler->plan;
+    struct plan_arrays *plan = scheduler->plan;
     int64_t context = 0;
     int32_t rows = 0;
     plan->candidate_count = 0;
@@ -226,12 +310,13 @@ static int32_t catch_up_rows(const struct scheduler *scheduler, const struct seq
  * even its rings are cleared.
  */
 static void plan_draft_work(struct scheduler *scheduler, int32_t index, enum draft_regime regime) {
-    struct sequence *sequence = scheduler->plan.sequences[index];
-    struct round_segment *segment = &scheduler->plan.segments[index];
-    const struct step_segment *step = &scheduler->plan.steps[index];
+    struct sequence *sequence = scheduler->plan->sequences[index];
+    struct round_segment *segment = &scheduler->plan->segments[index];
+    const struct step_segment *step = &scheduler->plan->steps[index];
     int32_t end = step->first_position + step->row_count - segment->draft_count;
     if (regime == DRAFT_REGIME_COLD) {
         sequence->draft_gap_end = step->first_position + step->row_count;
+        segment->kept_row = -1;
     } else {
         segment->catch_up_rows = catch_up_rows(scheduler, sequence, step->first_position, end);
         segment->saved_row = sequence->restored_from;
@@ -244,7 +329,7 @@ static void plan_draft_work(struct scheduler *scheduler, int32_t index, enum dra
 }
 
 static enum draft_regime plan_drafts(struct scheduler *scheduler) {
-    struct plan_arrays *plan = &scheduler->plan;
+    struct plan_arrays *plan = scheduler->plan;
     if (scheduler->options.controller == NULL) {
         return DRAFT_REGIME_COLD;
     }
@@ -261,43 +346,106 @@ static enum draft_regime plan_drafts(struct scheduler *scheduler) {
     return regime;
 }
 
-static void start_plan(struct plan_arrays *plan) {
+static void start_plan(struct scheduler *scheduler, int32_t group) {
+    struct plan_arrays *plan = scheduler->plan;
+    plan->group = group;
     plan->segment_count = 0;
     plan->row_count = 0;
     plan->logit_row_count = 0;
     plan->candidate_count = 0;
+    plan->is_shared = false;
 }
 
-static void note_starts(const struct plan_arrays *plan, double now) {
+/* The rows of the plan are under way from here on. */
+static void note_rows(struct scheduler *scheduler, double now) {
+    const struct plan_arrays *plan = scheduler->plan;
     for (int32_t i = 0; i < plan->segment_count; i++) {
-        if (plan->sequences[i]->start_seconds == 0.0) {
-            plan->sequences[i]->start_seconds = now;
+        struct sequence *sequence = plan->sequences[i];
+        sequence->ticks++;
+        sequence->planned = plan->steps[i].first_position + plan->steps[i].row_count;
+        scheduler->is_group_busy[plan->group] |= plan->segments[i].is_sampled;
+        if (sequence->start_seconds == 0.0) {
+            sequence->start_seconds = now;
         }
     }
+    scheduler->plan_count++;
+    scheduler->next_group = (plan->group + 1) % scheduler->options.in_flight_limit;
 }
 
-bool scheduler_plan(struct scheduler *scheduler, double now, struct round_plan *out) {
-    struct plan_arrays *plan = &scheduler->plan;
-    end_where_due(scheduler, &scheduler->running, now);
-    end_where_due(scheduler, &scheduler->waiting, now);
-    start_plan(plan);
-    make_room_for_all(scheduler);
-    plan_answers(scheduler);
-    plan_prompts(scheduler);
-    scheduler_admit(scheduler);
-    note_starts(plan, now);
-    enum draft_regime regime = plan_drafts(scheduler);
-    *out = (struct round_plan){
+/* What was pending is the plan's; what its end asks for goes into the next one. */
+static void give_changes(struct scheduler *scheduler) {
+    struct plan_changes given = scheduler->pending;
+    scheduler->pending = scheduler->given;
+    scheduler->given = given;
+    scheduler_forget_changes(scheduler);
+}
+
+static struct round_plan make_round(const struct scheduler *scheduler, enum draft_regime regime) {
+    const struct plan_arrays *plan = scheduler->plan;
+    const struct plan_changes *given = &scheduler->given;
+    return (struct round_plan){
         .step = {.segments = plan->steps,
                  .segment_count = plan->segment_count,
                  .logit_rows = plan->logit_rows,
                  .logit_row_count = plan->logit_row_count,
-                 .page_updates = plan->page_updates,
-                 .page_update_count = plan->page_update_count,
-                 .slot_operations = plan->slot_operations,
-                 .slot_operation_count = plan->slot_operation_count},
+                 .page_updates = given->page_updates,
+                 .page_update_count = given->page_update_count,
+                 .slot_operations = given->slot_operations,
+                 .slot_operation_count = given->slot_operation_count},
         .segments = plan->segments,
         .regime = regime,
+        .starts = scheduler->starts,
+        .start_count = scheduler->start_count,
+        .row_masks = scheduler->has_masks ? scheduler->row_masks : NULL,
+        .group = plan->group,
+        .sequences = plan->sequences,
     };
-    return plan->segment_count > 0;
+}
+
+/* Whether there is something to run in a tick of the group. */
+static bool plan_group(struct scheduler *scheduler, int32_t group) {
+    start_plan(scheduler, group);
+    scheduler_even_groups(scheduler, group);
+    make_room_for_all(scheduler);
+    plan_answers(scheduler);
+    plan_prompts(scheduler);
+    scheduler_admit(scheduler);
+    return scheduler->plan->segment_count > 0;
+}
+
+static bool plan_next_group(struct scheduler *scheduler) {
+    int32_t groups = scheduler->options.in_flight_limit;
+    int32_t first = scheduler->next_group;
+    for (int32_t i = 0; i < groups; i++) {
+        int32_t group = (first + i) % groups;
+        if (!scheduler->is_group_busy[group] && plan_group(scheduler, group)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool scheduler_plan(struct scheduler *scheduler, double now, struct round_plan *out) {
+    int32_t limit = scheduler->options.in_flight_limit;
+    if (scheduler->plan_count > 0) {
+        int32_t last = (scheduler->oldest_plan + scheduler->plan_count - 1) % limit;
+        scheduler_share_prompts(scheduler, &scheduler->plans[last]);
+    }
+    end_where_due(scheduler, &scheduler->running, now);
+    end_where_due(scheduler, &scheduler->waiting, now);
+    preempt_where_due(scheduler);
+    if (scheduler->plan_count == limit) {
+        return false;
+    }
+    scheduler->plan = &scheduler->plans[(scheduler->oldest_plan + scheduler->plan_count) % limit];
+    scheduler->start_count = 0;
+    scheduler->has_masks = false;
+    if (!plan_next_group(scheduler)) {
+        return false;
+    }
+    enum draft_regime regime = plan_drafts(scheduler);
+    note_rows(scheduler, now);
+    give_changes(scheduler);
+    *out = make_round(scheduler, regime);
+    return true;
 }

@@ -99,11 +99,6 @@ static enum status copy_options(struct sequence *sequence, const struct sluice_r
     return STATUS_OK;
 }
 
-static bool has_penalties(const struct sluice_sampling *sampling) {
-    return sampling->repetition_penalty != 1.0 || sampling->presence_penalty != 0.0 ||
-           sampling->frequency_penalty != 0.0;
-}
-
 static enum status alloc_log_probabilities(struct sequence *sequence) {
     struct sequence_rules *rules = &sequence->rules;
     size_t answer = (size_t)(sequence->token_limit - sequence->prompt_count);
@@ -123,29 +118,12 @@ static enum status alloc_log_probabilities(struct sequence *sequence) {
     return STATUS_OK;
 }
 
-static enum status count_tokens(struct token_counts *counts, const struct sluice_request_options *options,
-                                const struct sequence_bounds *bounds) {
-    size_t prompt_count = options->prompt_count - options->output_prefix_count;
-    TRY(token_counts_init(counts, (size_t)bounds->vocabulary_size));
-    TRY(token_counts_add_prompt(counts, options->prompt, prompt_count));
-    for (size_t i = prompt_count; i < options->prompt_count; i++) {
-        TRY(token_counts_add_output(counts, options->prompt[i]));
-    }
-    return STATUS_OK;
-}
-
-static enum status alloc_tokens(struct sequence *sequence, const struct sluice_request_options *options,
-                                const struct sequence_bounds *bounds) {
+static enum status alloc_tokens(struct sequence *sequence, const struct sluice_request_options *options) {
     sequence->tokens = malloc((size_t)sequence->token_limit * sizeof *sequence->tokens);
     sequence->pages = malloc((size_t)sequence->page_limit * sizeof *sequence->pages);
     CHECK_MEMORY(sequence->tokens);
     CHECK_MEMORY(sequence->pages);
     memcpy(sequence->tokens, options->prompt, options->prompt_count * sizeof *sequence->tokens);
-    if (has_penalties(&options->sampling)) {
-        sequence->rules.counts = calloc(1, sizeof *sequence->rules.counts);
-        CHECK_MEMORY(sequence->rules.counts);
-        TRY(count_tokens(sequence->rules.counts, options, bounds));
-    }
     return alloc_log_probabilities(sequence);
 }
 
@@ -156,6 +134,7 @@ enum status sequence_init(struct sequence *sequence, const struct sluice_request
     TRY(check_limits(options, bounds));
     sequence->prompt_count = (int32_t)options->prompt_count;
     sequence->token_count = sequence->prompt_count;
+    sequence->output_prefix_count = (int32_t)options->output_prefix_count;
     sequence->token_limit = settle_token_limit(options, bounds);
     sequence->page_limit = (sequence->token_limit + bounds->page_tokens - 1) / bounds->page_tokens;
     CHECK(sequence->page_limit <= bounds->page_count, STATUS_CONTEXT_FULL,
@@ -167,15 +146,11 @@ enum status sequence_init(struct sequence *sequence, const struct sluice_request
     sequence->draft_limit = options->draft_limit == -1 ? bounds->draft_limit : options->draft_limit;
     sequence->uses_prefix_cache = !options->skips_prefix_cache;
     TRY(copy_options(sequence, options));
-    return alloc_tokens(sequence, options, bounds);
+    return alloc_tokens(sequence, options);
 }
 
 void sequence_deinit(struct sequence *sequence) {
     free((void *)(uintptr_t)sequence->rules.sampling.logit_bias);
-    if (sequence->rules.counts != NULL) {
-        token_counts_deinit(sequence->rules.counts);
-        free(sequence->rules.counts);
-    }
     free(sequence->rules.log_probabilities);
     free(sequence->rules.prompt_log_probabilities);
     free(sequence->stop_tokens);

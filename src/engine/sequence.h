@@ -12,14 +12,12 @@
 #include <stdint.h>
 
 #include "engine/draft_controller.h"
-#include "engine/token_counts.h"
 #include "sluice/request.h"
 
 /* What the choice of a sequence's tokens needs. */
 struct sequence_rules {
     struct sluice_sampling sampling; /* logit_bias owned */
     uint32_t choice_index;
-    struct token_counts *counts; /* owned; NULL without penalties */
     struct sluice_constraint constraint;
     int32_t log_probability_count; /* -1: none */
     /* [answer tokens][1 + log_probability_count]: the token's own, then the likeliest; owned. */
@@ -42,7 +40,8 @@ struct sequence {
 
     int32_t *tokens; /* [token_limit] prompt, then answer; owned */
     int32_t prompt_count;
-    int32_t scored_count; /* prompt tokens whose log-probabilities need not be recorded any more */
+    int32_t output_prefix_count; /* of them, the last ones that count as output */
+    int32_t scored_count;        /* prompt tokens whose log-probabilities need not be recorded any more */
     int32_t token_count;
     int32_t token_limit; /* of prompt and answer together */
     int32_t *pages;      /* [page_limit] of positions 0.. in order; owned */
@@ -50,9 +49,15 @@ struct sequence {
     int32_t page_limit;
 
     enum sequence_phase phase;
-    int64_t arrival; /* number in order of submission */
-    int32_t slot;    /* -1 while it is not running */
+    int64_t arrival;     /* number in order of submission */
+    int32_t slot;        /* -1 while it is not running */
+    uint32_t generation; /* of its slot: tells it from who had the slot before */
+    int32_t group;       /* of sequences that choose tokens in the same ticks */
     int32_t computed;
+    int32_t planned;                 /* tokens below it are in ticks under way, or have run */
+    int32_t ticks;                   /* under way, with rows of it */
+    bool awaits_tokens;              /* one of them chooses tokens */
+    bool gives_way;                  /* leaves its memory to another as soon as none is under way */
     int32_t drafts[DRAFT_LIMIT_MAX]; /* to be verified in the next step */
     int32_t draft_count;
     bool has_draft_rings;    /* the draft layer's rings are its own: nothing of who had the slot before */

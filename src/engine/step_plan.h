@@ -26,9 +26,8 @@ struct step_page_update {
 };
 
 enum step_slot_action {
-    STEP_SLOT_COPY,     /* all rows that are kept by slot (rings): of slot `from` to slot `to` */
-    STEP_SLOT_SAVE_ROW, /* row `from` of the boundary that the step before left, to the saved row of slot `to`
-                         */
+    STEP_SLOT_COPY,        /* all rows that are kept by slot (rings): of slot `from` to slot `to` */
+    STEP_SLOT_SAVE_ROW,    /* the boundary row that is kept for slot `from`, to that of slot `to` */
     STEP_SLOT_CLEAR_DRAFT, /* the draft layer's rings of slot `to`: zeros, so that it sees nobody else's rows
                             */
 };
@@ -55,7 +54,7 @@ struct step_plan {
 enum draft_source {
     DRAFT_SOURCE_STEP,  /* the boundary that the last step left */
     DRAFT_SOURCE_DRAFT, /* what the last draft pass that wanted logits left */
-    DRAFT_SOURCE_SAVED, /* rows kept beside snapshots, by slot */
+    DRAFT_SOURCE_SAVED, /* rows kept by slot */
 };
 
 /*

@@ -2,6 +2,7 @@
 #include "engine/token_counts.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum status token_counts_init(struct token_counts *counts, size_t vocabulary_size) {
     *counts = (struct token_counts){.vocabulary_size = vocabulary_size};
@@ -12,6 +13,11 @@ enum status token_counts_init(struct token_counts *counts, size_t vocabulary_siz
         FAIL(STATUS_OUT_OF_MEMORY, "out of memory for the token counts of %zu tokens", vocabulary_size);
     }
     return STATUS_OK;
+}
+
+void token_counts_clear(struct token_counts *counts) {
+    memset(counts->output_counts, 0, counts->vocabulary_size * sizeof *counts->output_counts);
+    memset(counts->prompt_bits, 0, counts->vocabulary_size / 8 + 1);
 }
 
 void token_counts_deinit(struct token_counts *counts) {

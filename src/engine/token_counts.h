@@ -19,6 +19,9 @@ struct token_counts {
 /* Nothing seen yet. Memory of about 4 bytes per token id is owned by the counts. */
 enum status token_counts_init(struct token_counts *counts, size_t vocabulary_size);
 
+/* Forgets all that was seen. */
+void token_counts_clear(struct token_counts *counts);
+
 /* Frees the memory; nothing to do for a zeroed struct. */
 void token_counts_deinit(struct token_counts *counts);
 

@@ -11,6 +11,7 @@
  *   GET /version             {"version"}
  *   GET /load                {"server_load"}: generations under way
  *   GET /server_info         what was loaded and planned
+ *   GET /openapi.json        what all paths take and give
  *   GET /metrics             counters for Prometheus (server/metrics.h)
  *   GET /live                what goes on now (server/live_view.h)
  *   POST /reset_prefix_cache forgets cached beginnings

@@ -3,6 +3,7 @@
 
 #include "server/api_internal.h"
 #include "server/front_internal.h"
+#include "server/openapi.h"
 #include "text/json_writer.h"
 
 enum { WHY_BYTES = 1024 };
@@ -118,6 +119,12 @@ static void handle_metrics(struct front *front, const struct api_request *reques
     string_buffer_deinit(&body);
 }
 
+static void handle_openapi(struct front *front, const struct api_request *request, struct reply *reply) {
+    (void)front;
+    (void)request;
+    reply->kind->whole(reply, 200, "application/json", (const char *)openapi_json, openapi_json_length);
+}
+
 static void handle_reset(struct front *front, const struct api_request *request, struct reply *reply) {
     struct service *service = front->options.api.service;
     enum status status = service->kind->clear_prefix_cache(service);
@@ -138,6 +145,7 @@ static const struct front_route routes[] = {
     {"GET", "/server_info", handle_server_info},
     {"GET", "/live", handle_live},
     {"GET", "/metrics", handle_metrics},
+    {"GET", "/openapi.json", handle_openapi},
     {"POST", "/reset_prefix_cache", handle_reset},
 };
 

@@ -208,9 +208,9 @@ static bool fill_mask(const struct request_constraint *constraint, struct gramma
     return true;
 }
 
-/* Whether a request without end tokens ends here by its grammar. */
-static bool is_over_by_grammar(const struct request_constraint *constraint,
-                               struct grammar_automaton *automaton, const struct constraint_place *place) {
+/* Whether a request without end tokens is over, because its grammar can only end. */
+static bool is_over_at(const struct request_constraint *constraint, const struct grammar_automaton *automaton,
+                       const struct constraint_place *place) {
     return automaton != NULL && constraint->options.end_token_count == 0 && !place->is_thinking &&
            grammar_automaton_must_end(automaton, place->set);
 }
@@ -223,9 +223,10 @@ static bool allow(void *context, const int32_t *drafts, size_t draft_count, uint
     bool is_over = false;
     for (size_t i = 0; i < draft_count && !is_over; i++) {
         move_place(constraint, automaton, &place, drafts[i]);
-        is_over = is_end_token(constraint, drafts[i]) || is_over_by_grammar(constraint, automaton, &place);
+        is_over = is_end_token(constraint, drafts[i]) || is_over_at(constraint, automaton, &place);
     }
-    /* Behind the end nothing is looked at, but something must be allowed. */
+    /* Nothing follows drafts that end the request, but the engine asks, and no token at all would be an
+     * error. */
     bool is_filled = !is_over && fill_mask(constraint, automaton, &place, &history, mask);
     end(constraint);
     return is_filled;
@@ -286,7 +287,7 @@ static size_t count_allowed(void *context, const int32_t *drafts, size_t draft_c
             break;
         }
         move_place(constraint, automaton, &place, token);
-        is_over = is_end_token(constraint, token);
+        is_over = is_end_token(constraint, token) || is_over_at(constraint, automaton, &place);
         count++;
     }
     end(constraint);
@@ -310,7 +311,7 @@ static bool accept(void *context, int32_t token) {
     struct grammar_automaton *automaton = begin(constraint);
     bool was_thinking = constraint->place.is_thinking;
     move_place(constraint, automaton, &constraint->place, token);
-    bool is_over = is_over_by_grammar(constraint, automaton, &constraint->place);
+    bool is_over = is_over_at(constraint, automaton, &constraint->place);
     end(constraint);
     /* Without the token nothing that follows could be judged. */
     constraint->is_out_of_memory =

@@ -1,4 +1,4 @@
-/* What a step reads and computes is counted by the benchmark's floors (tools/bench_work.h), block by block.
+/* What a step reads and computes is counted by the benchmark's floors (model/step_work.h), block by block.
  */
 #include "tools/plan_speed.h"
 
@@ -89,7 +89,8 @@ static double layer_link_seconds(const struct timing *timing) {
         timing->plan->request.mesh.has_expert_parallelism ? MESH_GROUP_EXPERT : MESH_GROUP_TENSOR;
     return link_seconds(timing->plan, MESH_GROUP_TENSOR, traffic->attention_bytes + traffic->shared_bytes,
                         EXCHANGES) +
-           link_seconds(timing->plan, experts, traffic->dispatch_bytes + traffic->combine_bytes, EXCHANGES);
+           link_seconds(timing->plan, experts,
+                        traffic->route_bytes + traffic->dispatch_bytes + traffic->combine_bytes, EXCHANGES);
 }
 
 /* A layer or the draft layer: everything but experts for the replica's rows, experts for those of all
@@ -110,10 +111,9 @@ static void add_layer(const struct timing *timing, const struct plan_block *bloc
         timing->masked[i] = timing->states[i];
         timing->masked[i].row_bytes *= !tick->is_prefill && model->states.kinds[i].layer == index;
     }
-    bench_add_step_work(model->model, &dense, timing->masked, model->states.count, &shape, timing->scratch,
-                        &work);
-    double experts =
-        bench_distinct_experts(model->model->expert_count, model->model->expert_picks, (int64_t)expert_rows);
+    step_work_add(model->model, &dense, timing->masked, model->states.count, &shape, timing->scratch, &work);
+    double experts = step_work_distinct_experts(model->model->expert_count, model->model->expert_picks,
+                                                (int64_t)expert_rows);
     double operations = rows * dense.dense_operations + timing->attention_operations +
                         expert_rows * (double)model->model->expert_picks * block->work.expert_operations;
     add_limits(timing->plan, work.bytes + experts * block->work.expert_bytes, operations,
@@ -193,10 +193,7 @@ double plan_hop_seconds(const struct plan *plan, const struct plan_tick *tick) {
     bool is_local = plan->is_group_local[MESH_GROUP_PIPELINE];
     double rate = is_local ? machine->link_bytes_per_second : machine->network_bytes_per_second;
     double latency = is_local ? machine->link_latency_seconds : machine->network_latency_seconds;
-    return plan->request.mesh.pipeline == 1
-               ? 0.0
-               : traffic.boundary_bytes / rate + latency +
-                     link_seconds(plan, MESH_GROUP_TENSOR, traffic.gather_bytes, 1.0);
+    return plan->request.mesh.pipeline == 1 ? 0.0 : traffic.boundary_bytes / rate + latency;
 }
 
 void plan_speed_sum(struct plan *plan, int64_t running_sequences) {

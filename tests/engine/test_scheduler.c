@@ -1,6 +1,7 @@
 /*
  * Schedules at random on a model on paper: whatever arrives, is cut, shared, drafted, pushed out or
- * cancelled, every request gets the text that it gets alone, and at the end nothing is left behind.
+ * cancelled, every request gets the text that it gets alone, and at the end nothing is left behind. Ticks are
+ * run in the order of their plans, as all stages do; what they gave comes back later (spec parallelism 2.5).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +14,7 @@
 #include "engine/scheduler.h"
 #include "support/paper_model.h"
 
-enum { PAGE_TOKENS = 4, CONTEXT = 64, REQUESTS_MAX = 64 };
+enum { PAGE_TOKENS = 4, CONTEXT = 64, REQUESTS_MAX = 64, SLOTS_MAX = 6, TICKS_MAX = 5 };
 
 /* One way to run requests. */
 struct setting {
@@ -26,6 +27,15 @@ struct setting {
     bool is_adaptive;
     int32_t requests;
     int32_t cancel_percent;
+    int32_t ticks; /* under way at once; 0: one */
+};
+
+/* A tick that was run and not yet completed. */
+struct tick {
+    int32_t group;
+    int32_t sampled;
+    struct round_result result;
+    struct round_feedback feedback[SLOTS_MAX];
 };
 
 struct world {
@@ -40,7 +50,16 @@ struct world {
     int32_t submitted;
     int32_t finished;
     double now;
+    struct tick ticks[TICKS_MAX]; /* a ring */
+    int32_t oldest;
+    int32_t under_way;
+    int32_t most_under_way;
+    int32_t chunks_in_a_row; /* most ticks with rows of one prompt that were under way at once */
 };
+
+static int32_t ticks_most(const struct world *world) {
+    return world->setting.ticks == 0 ? 1 : world->setting.ticks;
+}
 
 static int32_t below(struct world *world, int32_t limit) {
     world->random ^= world->random << 13;
@@ -89,6 +108,8 @@ static struct world *make_world(const struct setting *setting) {
                                         .context_tokens = CONTEXT,
                                         .draft_limit = setting->drafts,
                                         .draft_window = PAPER_WINDOW + setting->drafts,
+                                        .in_flight_limit = ticks_most(world),
+                                        .vocabulary_size = PAPER_VOCABULARY,
                                         .snapshot_interval = 4 * PAGE_TOKENS,
                                         .finished = on_finished,
                                         .finished_context = world};
@@ -174,13 +195,59 @@ static void check_gauges(const struct world *world) {
                      world->submitted);
 }
 
-static bool step(struct world *world) {
+/* P-26: who gets tokens in a tick waits for none, and belongs to its group; of a group one tick samples. */
+static void check_plan(struct world *world, const struct round_plan *plan) {
+    int32_t chunks = 0;
+    for (int32_t i = 0; i < plan->step.segment_count; i++) {
+        const struct sequence *sequence = plan->sequences[i];
+        if (plan->segments[i].is_sampled) {
+            assert_int_equal(sequence->group, plan->group);
+        }
+        chunks = sequence->ticks > chunks ? sequence->ticks : chunks;
+    }
+    for (int32_t i = 0; i < world->under_way && plan->step.logit_row_count > 0; i++) {
+        const struct tick *tick = &world->ticks[(world->oldest + i) % TICKS_MAX];
+        assert_true(tick->sampled == 0 || tick->group != plan->group);
+    }
+    world->chunks_in_a_row = chunks > world->chunks_in_a_row ? chunks : world->chunks_in_a_row;
+}
+
+static bool plan_tick(struct world *world) {
     struct round_plan plan;
-    struct round_result result;
-    bool has_run = scheduler_plan(world->scheduler, world->now, &plan);
+    if (!scheduler_plan(world->scheduler, world->now, &plan)) {
+        return false;
+    }
+    check_plan(world, &plan);
+    assert_true(world->under_way < ticks_most(world));
+    struct tick *tick = &world->ticks[(world->oldest + world->under_way++) % TICKS_MAX];
+    paper_model_run(world->model, &plan, &tick->result);
+    memcpy(tick->feedback, tick->result.feedback,
+           (size_t)tick->result.feedback_count * sizeof tick->feedback[0]);
+    tick->result.feedback = tick->feedback;
+    tick->group = plan.group;
+    tick->sampled = tick->result.feedback_count;
+    world->most_under_way =
+        world->under_way > world->most_under_way ? world->under_way : world->most_under_way;
+    assert_int_equal(scheduler_in_flight(world->scheduler), world->under_way);
+    return true;
+}
+
+static void complete_tick(struct world *world) {
+    scheduler_complete(world->scheduler, &world->ticks[world->oldest].result, world->now);
+    world->oldest = (world->oldest + 1) % TICKS_MAX;
+    world->under_way--;
+}
+
+/* Plans what can be planned, or less, and completes a tick. */
+static bool step(struct world *world) {
+    while (world->under_way < ticks_most(world) && plan_tick(world)) {
+        if (ticks_most(world) > 1 && below(world, 4) == 0) {
+            break;
+        }
+    }
+    bool has_run = world->under_way > 0;
     if (has_run) {
-        paper_model_run(world->model, &plan, &result);
-        scheduler_complete(world->scheduler, &result, world->now);
+        complete_tick(world);
     }
     world->now += 1.0;
     check_gauges(world);
@@ -239,9 +306,99 @@ static struct setting draw_any(struct world *source) {
     return setting;
 }
 
+static struct setting draw_stages(struct world *source) {
+    struct setting setting = draw_any(source);
+    setting.ticks = 1 + below(source, TICKS_MAX);
+    return setting;
+}
+
 static void test_any_schedule_gives_the_same_texts(void **state) {
     (void)state;
     run_many(3000, draw_any);
+}
+
+static void test_ticks_under_way_give_the_same_texts(void **state) {
+    (void)state;
+    run_many(3000, draw_stages);
+}
+
+/* Groups of answers are as many as ticks, so that all of these are always under way (P-25, P-28). */
+static void test_groups_fill_the_stages(void **state) {
+    (void)state;
+    struct setting setting = {.seed = 23, .slots = 6, .rows = 40, .pages = 120, .requests = 6, .ticks = 3};
+    struct world *world = make_world(&setting);
+    for (int32_t i = 0; i < setting.requests; i++) {
+        int32_t prompt[3] = {i, 1, 2};
+        submit(world, prompt, 3, 40, 0);
+    }
+    while (step(world)) {
+        int32_t groups[3] = {0};
+        for (struct sequence *s = scheduler_first(world->scheduler, false); s != NULL; s = s->next) {
+            groups[s->group]++;
+        }
+        if (scheduler_gauges(world->scheduler).running == 6) {
+            assert_true(groups[0] == 2 && groups[1] == 2 && groups[2] == 2);
+        }
+    }
+    assert_int_equal(world->most_under_way, 3);
+    check_texts(world);
+    free_world(world);
+}
+
+/* When the requests of all groups but one have ended, what is left is dealt out anew (P-27). */
+static void test_groups_even_out(void **state) {
+    (void)state;
+    struct setting setting = {.seed = 29, .slots = 4, .rows = 40, .pages = 120, .requests = 4, .ticks = 2};
+    struct world *world = make_world(&setting);
+    for (int32_t i = 0; i < setting.requests; i++) {
+        int32_t prompt[3] = {i, 1, 2};
+        submit(world, prompt, 3, 60, 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        step(world);
+    }
+    int32_t group = world->sequences[0].group;
+    for (int32_t i = 0; i < 4; i++) {
+        world->sequences[i].is_cancelled = world->sequences[i].group != group;
+    }
+    for (int i = 0; i < 40; i++) {
+        step(world);
+    }
+    int32_t groups[2] = {0};
+    for (struct sequence *s = scheduler_first(world->scheduler, false); s != NULL; s = s->next) {
+        groups[s->group]++;
+    }
+    assert_int_equal(groups[0], 1);
+    assert_int_equal(groups[1], 1);
+    while (step(world)) {
+    }
+    check_texts(world);
+    free_world(world);
+}
+
+/* Parts of one prompt are in consecutive ticks that wait for nothing (P-30); one tick more is refused (T-17).
+ */
+static void test_parts_of_a_prompt_do_not_wait(void **state) {
+    (void)state;
+    struct setting setting = {.seed = 31, .slots = 2, .rows = 8, .pages = 80, .requests = 1, .ticks = 4};
+    struct world *world = make_world(&setting);
+    int32_t prompt[50] = {5};
+    submit(world, prompt, 50, 4, 0);
+    for (int i = 0; i < 4; i++) {
+        assert_true(plan_tick(world));
+    }
+    struct round_plan plan;
+    assert_false(scheduler_plan(world->scheduler, world->now, &plan));
+    assert_int_equal(world->sequences[0].ticks, 4);
+    assert_int_equal(world->sequences[0].planned, 32);
+    assert_int_equal(world->sequences[0].computed, 0);
+    complete_tick(world);
+    assert_int_equal(world->sequences[0].computed, 8);
+    while (step(world)) {
+    }
+    assert_int_equal(world->chunks_in_a_row, 4);
+    check_texts(world);
+    free_world(world);
 }
 
 /* So few pages that running requests push each other out. */
@@ -258,6 +415,31 @@ static void test_preempted_requests_resume(void **state) {
     }
     assert_true(scheduler_gauges(world->scheduler).preemptions > 10);
     assert_int_equal(world->finished, setting.requests);
+    check_texts(world);
+    free_world(world);
+}
+
+/* Pages are kept free for those alone who will want more: requests of one page run on every page. */
+static void test_requests_fill_all_pages(void **state) {
+    (void)state;
+    struct setting setting = {.seed = 3, .slots = 4, .rows = 32, .pages = 4, .requests = 8};
+    struct world *world = make_world(&setting);
+    int32_t prompt[PAGE_TOKENS] = {1, 2, 3};
+    for (int i = 0; i < 4; i++) {
+        submit(world, prompt, PAGE_TOKENS - 2, 2, 0);
+    }
+    step(world);
+    assert_int_equal(scheduler_gauges(world->scheduler).running, 4);
+    while (step(world)) {
+    }
+    /* With two pages each there are pages for four prompts, but only two can go on. */
+    for (int i = 0; i < 4; i++) {
+        submit(world, prompt, PAGE_TOKENS - 2, PAGE_TOKENS, 0);
+    }
+    step(world);
+    assert_int_equal(scheduler_gauges(world->scheduler).running, 2);
+    while (step(world)) {
+    }
     check_texts(world);
     free_world(world);
 }
@@ -464,7 +646,12 @@ static void test_failed_rounds_leave_nothing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_schedule_gives_the_same_texts),
+        cmocka_unit_test(test_ticks_under_way_give_the_same_texts),
+        cmocka_unit_test(test_groups_fill_the_stages),
+        cmocka_unit_test(test_groups_even_out),
+        cmocka_unit_test(test_parts_of_a_prompt_do_not_wait),
         cmocka_unit_test(test_preempted_requests_resume),
+        cmocka_unit_test(test_requests_fill_all_pages),
         cmocka_unit_test(test_prompts_do_not_delay_answers),
         cmocka_unit_test(test_priorities_and_order),
         cmocka_unit_test(test_deadlines_and_cancellation_take_one_step),

@@ -184,7 +184,7 @@ static void test_layouts(void **state) {
     static const struct sluice_parallel_options layouts[] = {
         {.pipeline = 2, .tensor = 1, .has_expert_parallelism = true},
         {.pipeline = 1, .tensor = 4, .has_expert_parallelism = true},
-        {.pipeline = 2, .tensor = 2, .has_expert_parallelism = false}};
+        {.pipeline = 2, .tensor = 2}};
     static struct score scores[PROMPT];
     for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
         struct sluice_engine_options options = engine_options(fixture);

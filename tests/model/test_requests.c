@@ -298,7 +298,9 @@ static void test_what_is_refused(void **state) {
     expect_refused(engine, &options, SLUICE_OUT_OF_RANGE, "top_p");
     options = good;
     options.draft_limit = 1;
-    expect_refused(engine, &options, SLUICE_OUT_OF_RANGE, "draft_limit");
+    /* Spec parallelism 6.5, CFG-11. */
+    expect_refused(engine, &options, SLUICE_OUT_OF_RANGE,
+                   "draft_limit is 1, but the engine was opened for at most 0 drafts");
     options = good;
     options.log_probability_count = 21;
     expect_refused(engine, &options, SLUICE_OUT_OF_RANGE, "log-probabilities");

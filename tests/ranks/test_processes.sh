@@ -84,8 +84,8 @@ chmod 644 "$work/secret"
 refused "open secret" 2 "$program" generate --model "$model" "${ranks[@]}" --prompt x --peer-secret-file "$work/secret"
 
 # Any rank may be lost, while the prompt is read or the answer written: all end at once, and one line says why.
-printf '{"token_ids": [%s]}' "$(seq -s, 300 2000)" >"$work/ids.json"
-prefill=(--token-ids-file "$work/ids.json" --max-tokens 4 --chunk-tokens 2)
+printf '{"token_ids": [%s]}' "$(seq -s, 8 4087)" >"$work/ids.json"
+prefill=(--token-ids-file "$work/ids.json" --max-tokens 4 --max-model-len 4090 --chunk-tokens 1)
 decode=(--prompt Once --ignore-eos --max-tokens 4000 --max-model-len 4090 --temperature 0)
 
 # lose NAME RANK SIGNAL SECONDS FATE ARGUMENTS...
@@ -102,6 +102,8 @@ lose() {
     local milliseconds=$((($(date +%s%N) - began) / 1000000))
     equal "$name: exit code" 1 "$code"
     [ "$milliseconds" -lt "$limit" ] || fail "$name: took $milliseconds ms"
+    # Of its own accord Open MPI says that what a dead rank was sending cannot be read any more.
+    sed -i '/^\[.*\] Read -1, expected [0-9]*, errno = 3$/d' "$work/errors"
     [ "$(wc -l <"$work/errors")" -eq 1 ] || fail "$name: not one line: <$(cat "$work/errors")>"
     grep -qE "^sluice generate: rank $rank of 4 on host $(hostname) \(stage $((rank / 2)) of 2, tick [0-9]+, .*\) $fate" \
         "$work/errors" || fail "$name: $(cat "$work/errors")"

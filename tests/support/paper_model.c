@@ -123,8 +123,7 @@ static void apply(struct paper_model *model, const struct step_plan *plan) {
             memcpy(&model->draft_rings[to], &model->draft_rings[operation->from * model->ring_rows], bytes);
             break;
         case STEP_SLOT_SAVE_ROW:
-            assert_in_range(operation->from, 0, model->boundary_rows - 1);
-            model->saved[operation->to] = model->boundary[operation->from];
+            model->saved[operation->to] = model->saved[operation->from];
             break;
         case STEP_SLOT_CLEAR_DRAFT:
             for (int32_t j = 0; j < model->ring_rows; j++) {
@@ -214,10 +213,7 @@ static void write_draft_rows(struct paper_model *model, const struct round_plan 
  * place of these nothing, or an older row of the same sequence.
  */
 static void check_draft_rows(struct paper_model *model, const struct step_segment *step,
-                             const struct round_segment *segment, int32_t position) {
-    const struct sequence *sequence =
-        (const struct sequence *)(const void *)((const char *)segment->rules -
-                                                offsetof(struct sequence, rules));
+                             const struct sequence *sequence, int32_t position) {
     for (int32_t p = position - PAPER_WINDOW + 1; p < position; p++) {
         const struct ring_row *row = p < 0 ? NULL : ring_row(model, model->draft_rings, step->slot, p);
         if (row != NULL && p >= sequence->draft_gap_end) {
@@ -231,7 +227,8 @@ static void check_draft_rows(struct paper_model *model, const struct step_segmen
 
 /* Drafts: the right continuation, spoilt at random. */
 static void make_drafts(struct paper_model *model, const struct step_segment *step,
-                        const struct round_segment *segment, struct round_feedback *feedback) {
+                        const struct round_segment *segment, const struct sequence *sequence,
+                        struct round_feedback *feedback) {
     int32_t room = segment->token_room - feedback->token_count - 1;
     int32_t wanted = segment->next_draft_count < room ? segment->next_draft_count : room;
     uint64_t hash = 1;
@@ -241,7 +238,7 @@ static void make_drafts(struct paper_model *model, const struct step_segment *st
     }
     hash = mix(hash, feedback->tokens[feedback->token_count - 1]);
     if (wanted > 0) {
-        check_draft_rows(model, step, segment, known - 2);
+        check_draft_rows(model, step, sequence, known - 2);
     }
     for (int32_t j = 0; j < wanted; j++) {
         int32_t token = (int32_t)(hash % PAPER_VOCABULARY);
@@ -301,7 +298,11 @@ void paper_model_run(struct paper_model *model, const struct round_plan *plan, s
             write_draft_rows(model, plan, i, plan->segments[i].is_sampled ? feedback : NULL);
         }
         if (plan->segments[i].is_sampled) {
-            make_drafts(model, step, &plan->segments[i], feedback);
+            make_drafts(model, step, &plan->segments[i], plan->sequences[i], feedback);
+        }
+        if (plan->segments[i].kept_row >= 0) {
+            assert_in_range(plan->segments[i].kept_row, 0, step->row_count - 1);
+            model->saved[step->slot] = model->boundary[first_row + plan->segments[i].kept_row];
         }
         first_row += step->row_count;
         free(next_tokens);

@@ -43,7 +43,8 @@ bool round_driver_run(struct round_driver *driver) {
     if (!scheduler_plan(driver->work.scheduler, driver->now, &driver->plan)) {
         return false;
     }
-    EXPECT_OK(round_run(driver->work.runner, &driver->plan, &driver->result));
+    EXPECT_OK(round_start(driver->work.runner, &driver->plan));
+    EXPECT_OK(round_finish(driver->work.runner, &driver->result));
     if (driver->look != NULL) {
         driver->look(driver, driver->look_context);
     }
@@ -58,8 +59,7 @@ void round_driver_finish(struct round_driver *driver) {
 }
 
 const struct sequence *round_driver_sequence(const struct round_driver *driver, int32_t segment) {
-    const char *rules = (const char *)driver->plan.segments[segment].rules;
-    return (const struct sequence *)(const void *)(rules - offsetof(struct sequence, rules));
+    return driver->plan.sequences[segment];
 }
 
 const float *round_driver_logits(const struct round_driver *driver, int32_t feedback) {
