@@ -26,6 +26,12 @@ enum sluice_numerics {
     SLUICE_NUMERICS_NATIVE, /* the roundings the checkpoint was trained with */
 };
 
+/* Where weights are read from, on devices that read the host's memory. No choice changes a bit. */
+enum sluice_weights {
+    SLUICE_WEIGHTS_MAPPED, /* from the files, in the system's page cache, which processes share */
+    SLUICE_WEIGHTS_COPIED, /* from a copy in huge pages: they are read faster, but take memory */
+};
+
 /* How drafts are accepted at a temperature above 0; both leave the distribution of the text as it is. */
 enum sluice_draft_sampling {
     SLUICE_DRAFT_SAMPLING_COUPLED,   /* the text is the same with and without drafts */
@@ -83,6 +89,8 @@ enum sluice_shared_experts {
 
 struct sluice_job;
 
+enum { SLUICE_LAYER_PARTITION_BYTES = 256 };
+
 /* Ranks that run one model together: threads of this process, or the processes of a job. No choice changes a
  * bit. */
 struct sluice_parallel_options {
@@ -91,6 +99,8 @@ struct sluice_parallel_options {
     bool has_expert_parallelism; /* whole experts on the ranks of a stage, else every expert cut between them
                                   */
     int in_flight;               /* steps under way at once, each on another stage; 0: as many as stages */
+    char layer_partition[SLUICE_LAYER_PARTITION_BYTES]; /* layers of each stage, "12,12,12,7"; "": those that
+                                                           take equally long */
     enum sluice_row_sharing row_sharing;
     int shared_rows_min; /* AUTO: fewest rows of a step that are shared; 0: 4 per rank */
     enum sluice_row_gather row_gather;
@@ -104,6 +114,7 @@ struct sluice_engine_options {
     const char *device;          /* "cpu"; borrowed */
     const char *cpu_features;    /* "auto", or the highest instruction set that kernels may use; borrowed */
     enum sluice_numerics numerics;
+    enum sluice_weights weights;
     int thread_count;            /* host threads of kernels; 0: the cores this process may use */
     int64_t context_tokens;      /* longest request, answer included; 0: 4096 or the model's limit if less */
     int step_token_limit;        /* most tokens of one step, prompts and answers together */
@@ -149,7 +160,8 @@ struct sluice_engine_facts {
     int draft_limit;
     bool has_draft_layer; /* whether the checkpoint has one, in use or not */
     size_t tensor_count;
-    double load_seconds; /* from the call to ready */
+    double stage_imbalance; /* by the bytes that the stages read: largest over mean; 1 without a pipeline */
+    double load_seconds;    /* from the call to ready */
     struct sluice_memory_ledger memory;
 };
 

@@ -21,6 +21,7 @@ static enum status make_request(const struct cli_options *options, struct bench_
     out->engine.cpu_features = options->cpu_features;
     out->engine.numerics =
         options->numerics == CLI_NUMERICS_IDEAL ? SLUICE_NUMERICS_IDEAL : SLUICE_NUMERICS_NATIVE;
+    out->engine.weights = (enum sluice_weights)options->weights;
     out->engine.thread_count = (int)options->threads;
     out->engine.step_token_limit = (int)options->chunk_tokens;
     out->gen_tokens = options->gen_tokens;

@@ -99,7 +99,7 @@ static enum status read_drafts(const struct cli_options *options, int default_dr
     return options->mtp_schedule == NULL ? STATUS_OK : read_schedule(options->mtp_schedule, out);
 }
 
-static void read_parallel(const struct cli_options *options, struct sluice_parallel_options *out) {
+static enum status read_parallel(const struct cli_options *options, struct sluice_parallel_options *out) {
     static const enum sluice_shared_experts shared_experts[] = {
         [CLI_REPLICATE_AUTO] = SLUICE_SHARED_EXPERTS_AUTO,
         [CLI_REPLICATE_NONE] = SLUICE_SHARED_EXPERTS_CUT,
@@ -117,7 +117,14 @@ static void read_parallel(const struct cli_options *options, struct sluice_paral
         .row_gather = (enum sluice_row_gather)options->sp_gather,
         .expert_exchange = (enum sluice_expert_exchange)options->moe_comm,
         .shared_experts = shared_experts[options->sp_replicate],
+        .in_flight = (int)options->pp_inflight,
     };
+    const char *partition = options->pp_layer_partition == NULL ? "" : options->pp_layer_partition;
+    CHECK(strlen(partition) < sizeof out->layer_partition, STATUS_USAGE,
+          "--pp-layer-partition has %zu characters, expected at most %zu", strlen(partition),
+          sizeof out->layer_partition - 1);
+    memcpy(out->layer_partition, partition, strlen(partition) + 1);
+    return STATUS_OK;
 }
 
 enum status cli_engine_options_read(const struct cli_options *options, int default_drafts,
@@ -130,6 +137,7 @@ enum status cli_engine_options_read(const struct cli_options *options, int defau
     engine->cpu_features = options->cpu_features;
     engine->numerics =
         options->numerics == CLI_NUMERICS_IDEAL ? SLUICE_NUMERICS_IDEAL : SLUICE_NUMERICS_NATIVE;
+    engine->weights = (enum sluice_weights)options->weights;
     engine->thread_count = (int)options->threads;
     engine->step_token_limit = (int)options->chunk_tokens;
     engine->context_tokens = options->max_model_len;
@@ -140,7 +148,7 @@ enum status cli_engine_options_read(const struct cli_options *options, int defau
         engine->has_prefix_cache = options->enable_prefix_caching;
     }
     if (options->tensor_parallel_size > 0) { /* a command that may run on several ranks */
-        read_parallel(options, &engine->parallel);
+        TRY(read_parallel(options, &engine->parallel));
     }
     if (options->memory_limit != NULL) {
         TRY(read_bytes(options->memory_limit, "memory-limit", &engine->memory_limit_bytes));

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/cpu_topology.h"
 #include "base/memory_available.h"
+#include "engine/draft_controller.h"
 #include "engine/memory_plan.h"
 #include "engine/model_digest.h"
 #include "engine/rank_team.h"
@@ -58,6 +59,10 @@ static enum status check_options(const struct sluice_engine_options *options) {
               options->draft.limit <= SLUICE_DRAFT_POSITIONS_MAX,
           STATUS_OUT_OF_RANGE, "the limit of drafts is %d, expected 0 to %d", options->draft.limit,
           SLUICE_DRAFT_POSITIONS_MAX);
+    CHECK(options->parallel.in_flight >= 0 && options->parallel.in_flight <= DRAFT_TICKS_UNDER_WAY_MAX,
+          STATUS_OUT_OF_RANGE,
+          "%d steps were to be under way at once; 1 to %d are possible, or 0 for as many as stages",
+          options->parallel.in_flight, DRAFT_TICKS_UNDER_WAY_MAX);
     return STATUS_OK;
 }
 
@@ -113,6 +118,22 @@ static enum status create_device(struct engine_core *core) {
     return worker_pool_create(threads == 0 ? worker_pool_cores_allowed() : threads, &core->pool);
 }
 
+static uint64_t available_bytes(void) {
+    return memory_available_bytes("/proc/meminfo", "/proc/self/cgroup", "/sys/fs/cgroup");
+}
+
+/* Copies of all weights may take what pages would find: a tenth is left to others. */
+static struct load_options load_options_of(const struct engine_core *core) {
+    struct load_options options = {.layout = core->layout};
+    if (core->options.weights == SLUICE_WEIGHTS_COPIED) {
+        uint64_t available = available_bytes();
+        uint64_t limit = core->options.memory_limit_bytes;
+        options.copies_all = true;
+        options.copy_limit_bytes = limit == 0 ? available - available / 10 : limit;
+    }
+    return options;
+}
+
 static enum status load_weights(struct engine_core *core, struct checkpoint **checkpoint) {
     struct tensor_spec_list *list = &core->tensors;
     struct tensor_probe probe = checkpoint_probe(*checkpoint);
@@ -121,8 +142,9 @@ static enum status load_weights(struct engine_core *core, struct checkpoint **ch
     TRY(family->list_tensors(core->model, &probe, list));
     struct loaded_tensor *loaded = calloc(list->count, sizeof *loaded);
     CHECK_MEMORY(loaded);
+    const struct load_options options = load_options_of(core);
     enum status status =
-        checkpoint_load(checkpoint, list, core->layout, core->device, core->stream, loaded, &core->weights);
+        checkpoint_load(checkpoint, list, &options, core->device, core->stream, loaded, &core->weights);
     if (status == STATUS_OK) {
         status = family->bind(core->model, list, loaded);
     }
@@ -250,7 +272,7 @@ struct rank_memory engine_core_memory(struct engine_core *core) {
         .fixed_bytes = state_pool_bytes(&core->states, 0) + ledger->copied_weight_bytes + ledger->step_bytes +
                        ledger->host_bytes,
         .page_bytes = core->states.page_bytes,
-        .available_bytes = memory_available_bytes("/proc/meminfo", "/proc/self/cgroup", "/sys/fs/cgroup"),
+        .available_bytes = available_bytes(),
         .ledger = *ledger,
     };
 }
@@ -294,6 +316,7 @@ static void collect_facts(struct engine_core *core) {
     core->facts.draft_limit = core->options.draft.limit;
     core->facts.has_draft_layer = core->model->has_draft_layer;
     core->facts.tensor_count = core->tensors.count;
+    core->facts.stage_imbalance = 1.0;
 }
 
 /* Everything but the state. */

@@ -146,6 +146,7 @@ enum status job_order_engine(struct sluice_job *job, const struct sluice_engine_
                              struct job_order *out) {
     *out = (struct job_order){
         .numerics = (int32_t)options->numerics,
+        .weights = (int32_t)options->weights,
         .thread_count = options->thread_count,
         .step_token_limit = options->step_token_limit,
         .sequence_limit = options->sequence_limit,
@@ -198,6 +199,7 @@ options_of(struct sluice_job *job, const struct sluice_engine_options *own, cons
     options.device = order->device;
     options.cpu_features = order->cpu_features;
     options.numerics = (enum sluice_numerics)order->numerics;
+    options.weights = (enum sluice_weights)order->weights;
     options.thread_count = order->thread_count;
     options.context_tokens = order->context_tokens;
     options.step_token_limit = order->step_token_limit;

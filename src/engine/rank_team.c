@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "engine/draft_controller.h"
 #include "engine/rank_team_groups.h"
 #include "engine/round.h"
+#include "engine/stage_cut.h"
 #include "parallel/layout_check.h"
 #include "parallel/mesh.h"
 #include "parallel/shard.h"
@@ -35,6 +35,7 @@ struct rank_team {
     int first_rank; /* of those that are here */
     int local_count;
     int *first_layers;           /* [stages + 1] */
+    double imbalance;            /* of the stages */
     struct rank_member *members; /* [local_count] */
     struct rank_memory *memory;  /* [size] */
     bool is_led;                 /* the others follow this process's leader */
@@ -52,26 +53,17 @@ static enum status check_options(const struct sluice_engine_options *options) {
     CHECK(parallel->shared_rows_min >= 0, STATUS_OUT_OF_RANGE,
           "shared_rows_min is %d, expected 0 or the fewest rows of a step that ranks share",
           parallel->shared_rows_min);
-    CHECK(parallel->in_flight >= 0 && parallel->in_flight <= DRAFT_TICKS_UNDER_WAY_MAX, STATUS_OUT_OF_RANGE,
-          "%d steps were to be under way at once; 1 to %d are possible, or 0 for as many as stages",
-          parallel->in_flight, DRAFT_TICKS_UNDER_WAY_MAX);
     CHECK(options->prefix_cache_directory == NULL, STATUS_UNSUPPORTED,
           "a prefix cache on disk works with one rank only so far: leave --prefix-cache-dir out, or -tp and "
           "-pp");
     return STATUS_OK;
 }
 
-/* Equal numbers of layers; what is left over goes to the first stages, for the last one has the head. */
-static enum status cut_layers(struct rank_team *team, int layer_count) {
-    int stages = team->mesh.pipeline;
-    TRY(layout_check_stages(stages, layer_count, false));
-    team->first_layers = calloc((size_t)stages + 1, sizeof *team->first_layers);
+static enum status cut_layers(struct rank_team *team, const struct engine_core *sizes) {
+    TRY(layout_check_stages(team->mesh.pipeline, sizes->model->layer_count, false));
+    team->first_layers = calloc((size_t)team->mesh.pipeline + 1, sizeof *team->first_layers);
     CHECK_MEMORY(team->first_layers);
-    for (int s = 0; s < stages; s++) {
-        team->first_layers[s + 1] =
-            team->first_layers[s] + layer_count / stages + (s < layer_count % stages ? 1 : 0);
-    }
-    return STATUS_OK;
+    return stage_cut_choose(sizes->model, &sizes->options, team->first_layers, &team->imbalance);
 }
 
 /* Sentences about lost ranks say where this one is; its waits have the job's deadline. */
@@ -195,6 +187,7 @@ static enum status share_memory(struct rank_team *team) {
         TRY(exchange_memory(team, i, (struct rank_memory){.ledger = team->members[i].core->facts.memory}));
     }
     team->members[0].core->facts.memory = rank_memory_sum(team->memory, team->size);
+    team->members[0].core->facts.stage_imbalance = team->imbalance;
     return STATUS_OK;
 }
 
@@ -231,10 +224,19 @@ static enum status start_followers(struct rank_team *team) {
     return STATUS_OK;
 }
 
+/* All ranks of a job take the leader's cut, even if their own arithmetic had led elsewhere (P-16). */
+static enum status share_cut(struct rank_team *team) {
+    size_t bytes = ((size_t)team->mesh.pipeline + 1) * sizeof *team->first_layers;
+    return team->job == NULL
+               ? STATUS_OK
+               : comm_broadcast_host(team->members[0].ranks.control, 0, team->first_layers, bytes);
+}
+
 static enum status place_members(struct rank_team *team, const struct sluice_engine_options *options) {
-    struct engine_core *sizes;
-    TRY(engine_core_measure(options, &sizes));
-    enum status status = cut_layers(team, sizes->model->layer_count);
+    struct engine_core *sizes = NULL;
+    enum status status = engine_core_measure(options, &sizes);
+    status = agree(team, status == STATUS_OK ? cut_layers(team, sizes) : status);
+    status = status == STATUS_OK ? share_cut(team) : status;
     for (int i = 0; i < team->local_count && status == STATUS_OK; i++) {
         place_member(team, i, sizes);
     }
@@ -261,7 +263,7 @@ static enum status fill_team(struct rank_team *team, const struct sluice_engine_
         prepare_job_rank(team);
         TRY(check_identity(team, options));
     }
-    TRY(agree(team, place_members(team, options)));
+    TRY(place_members(team, options));
     TRY(agree(team, open_cores(team, options)));
     TRY(share_memory(team));
     TRY(agree(team, create_runners(team)));

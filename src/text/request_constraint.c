@@ -323,7 +323,8 @@ static bool accept(void *context, int32_t token) {
 }
 
 struct sluice_constraint request_constraint_interface(struct request_constraint *constraint) {
-    return (struct sluice_constraint){count_allowed, allow, accept, constraint, NULL};
+    return (struct sluice_constraint){
+        .count_allowed = count_allowed, .allow = allow, .accept = accept, .context = constraint};
 }
 
 const struct stop_string *request_constraint_stop(const struct request_constraint *constraint) {

@@ -107,8 +107,8 @@ static void add_floor(const struct bench_report *report, struct bench_measure *m
 
 static void add_work(struct bench_session *session, const struct step_shape *shape, struct step_work *sum) {
     const struct engine_core *core = session->core;
-    bench_add_step_work(core->model, &session->weights, core->states.rows, core->states.count, shape,
-                        session->rows_read, sum);
+    step_work_add(core->model, &session->weights, core->states.rows, core->states.count, shape,
+                  session->rows_read, sum);
 }
 
 static enum status measure_prefill(struct bench_session *session, int64_t length, struct bench_measure *out) {
@@ -300,7 +300,7 @@ enum status bench_run(const struct bench_request *request, struct bench_report *
     TRY_GOTO(open_core(&session));
     TRY_GOTO(alloc_buffers(&session));
     TRY_GOTO(fill_report(&session));
-    bench_weight_work(session.core->model, &session.core->tensors, &session.weights);
+    weight_work_sum(session.core->model, &session.core->tensors, &session.weights);
     progress_start(&session.progress, "measuring", "tokens", planned_tokens(&session));
     status = measure_rows(&session);
     progress_finish(&session.progress);

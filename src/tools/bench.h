@@ -14,9 +14,9 @@
 #include "base/status.h"
 #include "base/string_buffer.h"
 #include "kernelcheck/roofline.h"
+#include "model/step_work.h"
 #include "sluice/engine.h"
 #include "tools/bench_numbers.h"
-#include "tools/bench_work.h"
 
 struct bench_request {
     /* Directory, device, numerics, features, threads, chunk; the rest is worked out. */

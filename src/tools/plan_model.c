@@ -278,7 +278,7 @@ enum status plan_block_make(const struct plan_model *model, int block, const str
         cut[i] = plan_spec_cut(model, spec, layout);
         out->weight_bytes[kind_of(spec)] += spec_bytes(&cut[i]) * (is_expert ? (uint64_t)experts : 1);
     }
-    bench_weight_work(model->model, &view, &out->work);
+    weight_work_sum(model->model, &view, &out->work);
     /* The list held one expert, and work is per expert of the layer: spread the local ones over all. */
     out->work.expert_bytes *= (double)experts;
     out->work.expert_operations *= (double)experts;

@@ -10,8 +10,8 @@
 
 #include "base/arena.h"
 #include "model/model.h"
+#include "model/step_work.h"
 #include "parallel/mesh.h"
-#include "tools/bench_work.h"
 
 /* What weights are for, as the ledger tells them apart. */
 enum plan_weights {

@@ -1,4 +1,4 @@
-/* What a step reads and computes is counted by the benchmark's floors (tools/bench_work.h), block by block.
+/* What a step reads and computes is counted by the benchmark's floors (model/step_work.h), block by block.
  */
 #include "tools/plan_speed.h"
 
@@ -111,10 +111,9 @@ static void add_layer(const struct timing *timing, const struct plan_block *bloc
         timing->masked[i] = timing->states[i];
         timing->masked[i].row_bytes *= !tick->is_prefill && model->states.kinds[i].layer == index;
     }
-    bench_add_step_work(model->model, &dense, timing->masked, model->states.count, &shape, timing->scratch,
-                        &work);
-    double experts =
-        bench_distinct_experts(model->model->expert_count, model->model->expert_picks, (int64_t)expert_rows);
+    step_work_add(model->model, &dense, timing->masked, model->states.count, &shape, timing->scratch, &work);
+    double experts = step_work_distinct_experts(model->model->expert_count, model->model->expert_picks,
+                                                (int64_t)expert_rows);
     double operations = rows * dense.dense_operations + timing->attention_operations +
                         expert_rows * (double)model->model->expert_picks * block->work.expert_operations;
     add_limits(timing->plan, work.bytes + experts * block->work.expert_bytes, operations,

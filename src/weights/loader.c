@@ -14,7 +14,7 @@
 #include "weights/tensor_part.h"
 
 /* Columns are packed in pieces of about this size: they stay in a cache on their way. */
-enum { PACKED_BYTES_AT_ONCE = 1 << 20 };
+enum { PACKED_BYTES_AT_ONCE = 1 << 20, HUGE_PAGE_BYTES = 2 << 20 };
 
 /* One used tensor, or a part of it, on its way from the file to the device. */
 struct planned_tensor {
@@ -216,26 +216,51 @@ static enum status place_tensors(const struct checkpoint *checkpoint, const stru
     return STATUS_OK;
 }
 
+/* Huge pages must be asked for before memory is touched. Only a hint: failure is no error. */
+static void advise_huge_pages(void *memory, size_t bytes) {
+    uintptr_t begin = ((uintptr_t)memory + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+    uintptr_t end = ((uintptr_t)memory + bytes) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+    if (begin < end) {
+        (void)madvise((void *)begin, end - begin, MADV_HUGEPAGE);
+    }
+}
+
+static enum status alloc_copies(const struct load_plan *plan, const struct load_options *options,
+                                struct device *device, void **memory) {
+    CHECK(options->copy_limit_bytes == 0 || plan->memory_bytes <= options->copy_limit_bytes,
+          STATUS_OUT_OF_MEMORY, "copies of the weights take %.1f MB, but no more than %.1f MB may be taken%s",
+          (double)plan->memory_bytes / 1e6, (double)options->copy_limit_bytes / 1e6,
+          options->copies_all ? ": leave the weights mapped (--weights mapped)" : "");
+    if (plan->memory_bytes == 0) {
+        return STATUS_OK;
+    }
+    TRY(device_memory_alloc(device, plan->memory_bytes, memory));
+    if (options->copies_all && device_reads_host_memory(device)) {
+        advise_huge_pages(*memory, plan->memory_bytes);
+    }
+    return STATUS_OK;
+}
+
 enum status checkpoint_load(struct checkpoint **checkpoint, const struct tensor_spec_list *list,
-                            const struct shard_layout *layout, struct device *device, struct stream *stream,
+                            const struct load_options *given, struct device *device, struct stream *stream,
                             struct loaded_tensor *out_tensors, struct loaded_weights *ownership) {
+    const struct load_options options = given == NULL ? (struct load_options){0} : *given;
+    bool may_map = device_reads_host_memory(device) && !options.copies_all;
     enum status status = STATUS_OK;
     struct load_plan plan = {0};
     struct loaded_weights weights = {0};
     unsigned char *packed = NULL;
-    if (layout != NULL) {
-        TRY_GOTO(tensor_parts_check(list, layout));
+    if (options.layout != NULL) {
+        TRY_GOTO(tensor_parts_check(list, options.layout));
     }
     TRY_GOTO(checkpoint_check(*checkpoint, list));
-    TRY_GOTO(build_plan(*checkpoint, list, layout, device_reads_host_memory(device), out_tensors, &plan));
+    TRY_GOTO(build_plan(*checkpoint, list, options.layout, may_map, out_tensors, &plan));
     advise_reading(*checkpoint, &plan);
     if (plan.packed_bytes > 0) {
         packed = malloc(plan.packed_bytes);
         CHECK_MEMORY_GOTO(packed);
     }
-    if (plan.memory_bytes > 0) {
-        TRY_GOTO(device_memory_alloc(device, plan.memory_bytes, &weights.memory));
-    }
+    TRY_GOTO(alloc_copies(&plan, &options, device, &weights.memory));
     status = place_tensors(*checkpoint, &plan, stream, packed, weights.memory);
     /* Copies that were queued before a failure still use the memory. */
     enum status synchronized = stream_synchronize(stream);

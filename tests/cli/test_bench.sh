@@ -35,7 +35,11 @@ holds "limits" '(.machine.read_bytes_per_second * ([.rows[].decode.bandwidth_flo
 holds "three sequences read more than one" '.rows[0].bytes_per_step < .rows[1].bytes_per_step'
 holds "settings" '.chunk_tokens == 16 and .gen_tokens == 2 and .repeats == 2 and .machine.threads == 2'
 holds "memory and loading" '[.rows[] | .peak_rss_bytes > 1000000 and .load_seconds > 0] | all'
+holds "weights are mapped" '.mapped_bytes > 1000000'
 head -n 1 "$work/plot.svg" | grep -q '^<svg ' || fail "no picture"
+"$program" bench --model "$model" --context 8 --batch 1 --gen-tokens 1 --repeats 1 --weights copied --json \
+    >"$work/report" || fail "copied weights"
+holds "weights are copied" '.mapped_bytes == 0 and .copied_bytes > 1000000'
 
 "$program" bench --model "$model" --context 8 --batch 1 --gen-tokens 1 --repeats 1 --device guard \
     --numerics ideal >"$work/output" 2>"$work/errors" || fail "guard: $(cat "$work/errors")"

@@ -240,6 +240,30 @@ static void test_ranks_within_a_worker(void **state) {
     service->kind->close(&service);
 }
 
+#ifdef SUPERVISOR_HAS_MPI
+/* The worker's process starts the ranks' and hands the wire on to the first of them. */
+static void test_ranks_as_processes(void **state) {
+    static const char *const arguments_of_ranks[] = {"sluice",
+                                                     "worker",
+                                                     MODEL,
+                                                     "--max-model-len=512",
+                                                     "--max-num-seqs=8",
+                                                     "--threads=1",
+                                                     "--chunk-tokens=128",
+                                                     "--tensor-parallel-size=2",
+                                                     "--distributed-executor-backend=mp",
+                                                     NULL};
+    struct service *service;
+    struct supervisor_options options = options_of(1);
+    options.arguments = arguments_of_ranks;
+    EXPECT_OK(supervisor_open(&options, &service));
+    assert_int_equal(run_under_fire(make_plan(*state, true), service, 1, 1, SIGKILL), 1);
+    wait_until_ready(service, 1);
+    expect_idle(service);
+    service->kind->close(&service);
+}
+#endif
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_text_of_an_undisturbed_run),
@@ -248,6 +272,9 @@ int main(void) {
         cmocka_unit_test(test_hung_under_load),
         cmocka_unit_test(test_replicas),
         cmocka_unit_test(test_ranks_within_a_worker),
+#ifdef SUPERVISOR_HAS_MPI
+        cmocka_unit_test(test_ranks_as_processes),
+#endif
     };
     return cmocka_run_group_tests(tests, request_fixture_set_up, request_fixture_tear_down);
 }

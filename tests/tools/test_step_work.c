@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "model/state_table.h"
-#include "tools/bench_work.h"
+#include "model/step_work.h"
 #include "tools/model_listing.h"
 
 /* Positions at the start, past the window, and where the indexer has not and has more than it may choose. */
@@ -92,9 +92,9 @@ static struct step_work work_of(struct fixture *fixture, int64_t segments, int64
     struct weight_work weights;
     struct step_work sum = {0};
     const struct step_shape shape = {segments, rows, position, logit_rows};
-    bench_weight_work(fixture->listing.model, &fixture->listing.list, &weights);
-    bench_add_step_work(fixture->listing.model, &weights, fixture->states, fixture->table.count, &shape,
-                        fixture->rows_read, &sum);
+    weight_work_sum(fixture->listing.model, &fixture->listing.list, &weights);
+    step_work_add(fixture->listing.model, &weights, fixture->states, fixture->table.count, &shape,
+                  fixture->rows_read, &sum);
     return sum;
 }
 
@@ -111,7 +111,7 @@ static void weights_match_the_specification(void **state) {
         struct fixture fixture;
         struct weight_work work;
         open_config(expected->config, &fixture);
-        bench_weight_work(fixture.listing.model, &fixture.listing.list, &work);
+        weight_work_sum(fixture.listing.model, &fixture.listing.list, &work);
         expect_near(work.dense_bytes, expected->dense_bytes);
         expect_near(work.dense_operations, expected->dense_operations);
         expect_near(work.head_bytes, expected->head_bytes);
@@ -172,7 +172,7 @@ static void prefill_counts_state_and_head_where_they_are_read(void **state) {
     const struct expectation *expected = &expectations[0];
     struct fixture fixture;
     open_config(expected->config, &fixture);
-    double experts = bench_distinct_experts(64, 6, 32);
+    double experts = step_work_distinct_experts(64, 6, 32);
     struct step_work first = work_of(&fixture, 1, 32, 0, 0);
     expect_near(first.bytes,
                 expected->dense_bytes + 32 * expected->lookup_bytes + experts * expected->expert_bytes);
@@ -187,10 +187,10 @@ static void distinct_experts_are_those_of_the_specification(void **state) {
     (void)state;
     static const double flash[] = {6.0, 11.9, 17.6, 23.2};
     for (int rows = 1; rows <= 4; rows++) {
-        assert_true(fabs(bench_distinct_experts(256, 6, rows) - flash[rows - 1]) < 0.05);
+        assert_true(fabs(step_work_distinct_experts(256, 6, rows) - flash[rows - 1]) < 0.05);
     }
-    assert_true(fabs(bench_distinct_experts(256, 6, 64) - 200.0) < 1.0);
-    assert_true(bench_distinct_experts(0, 0, 5) == 0.0);
+    assert_true(fabs(step_work_distinct_experts(256, 6, 64) - 200.0) < 1.0);
+    assert_true(step_work_distinct_experts(0, 0, 5) == 0.0);
 }
 
 int main(void) {

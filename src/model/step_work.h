@@ -6,8 +6,8 @@
  * those that are expected to be picked, the head only if logits are wanted. Operations count additions and
  * multiplications of products with weights and of attention. Activations and writes count nothing.
  */
-#ifndef SLUICE_TOOLS_BENCH_WORK_H
-#define SLUICE_TOOLS_BENCH_WORK_H
+#ifndef SLUICE_MODEL_STEP_WORK_H
+#define SLUICE_MODEL_STEP_WORK_H
 
 #include <stdint.h>
 
@@ -39,18 +39,22 @@ struct step_work {
     double operations;
 };
 
-void bench_weight_work(const struct model *model, const struct tensor_spec_list *tensors,
-                       struct weight_work *out);
+/* Adds one tensor of the model to `sum`. */
+void weight_work_add(const struct model *model, const struct tensor_spec *spec, struct weight_work *sum);
+
+/* Of all tensors of a list. */
+void weight_work_sum(const struct model *model, const struct tensor_spec_list *tensors,
+                     struct weight_work *out);
 
 /* Experts of `count` that at least one of `rows` rows with `picks` each is expected to go to (M-30). */
-double bench_distinct_experts(int64_t count, int64_t picks, int64_t rows);
+double step_work_distinct_experts(int64_t count, int64_t picks, int64_t rows);
 
 /*
  * Adds the work of one step to `sum`. `states`: the state pool's rows, `state_count` of them. `scratch`
  * (state_count) is overwritten.
  */
-void bench_add_step_work(const struct model *model, const struct weight_work *weights,
-                         const struct state_rows *states, int state_count, const struct step_shape *shape,
-                         double *scratch, struct step_work *sum);
+void step_work_add(const struct model *model, const struct weight_work *weights,
+                   const struct state_rows *states, int state_count, const struct step_shape *shape,
+                   double *scratch, struct step_work *sum);
 
 #endif

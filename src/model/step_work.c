@@ -1,5 +1,5 @@
 /* Tensors tell by role, placement and stage how they are used; no name is looked at. */
-#include "tools/bench_work.h"
+#include "model/step_work.h"
 
 #include <math.h>
 
@@ -30,31 +30,34 @@ static bool is_lookup(const struct tensor_spec *spec) {
            (spec->placement == PLACEMENT_SPLIT_VOCABULARY && spec->stage != STAGE_LAST);
 }
 
-void bench_weight_work(const struct model *model, const struct tensor_spec_list *tensors,
-                       struct weight_work *out) {
-    *out = (struct weight_work){0};
-    for (size_t i = 0; i < tensors->count; i++) {
-        const struct tensor_spec *spec = &tensors->specs[i];
-        double bytes = stored_elements(spec) * (double)dtype_bytes(spec->dtype);
-        if (!spec->is_used) {
-            continue;
-        }
-        if (is_lookup(spec)) {
-            out->lookup_bytes += bytes / (double)spec->shape[0];
-        } else if (spec->placement == PLACEMENT_SPLIT_EXPERTS) {
-            out->expert_bytes += bytes / (double)model->expert_count;
-            out->expert_operations += matrix_operations(spec) / (double)model->expert_count;
-        } else if (spec->stage == STAGE_LAST) {
-            out->head_bytes += bytes;
-            out->head_operations += matrix_operations(spec);
-        } else {
-            out->dense_bytes += bytes;
-            out->dense_operations += matrix_operations(spec);
-        }
+void weight_work_add(const struct model *model, const struct tensor_spec *spec, struct weight_work *sum) {
+    double bytes = stored_elements(spec) * (double)dtype_bytes(spec->dtype);
+    if (!spec->is_used) {
+        return;
+    }
+    if (is_lookup(spec)) {
+        sum->lookup_bytes += bytes / (double)spec->shape[0];
+    } else if (spec->placement == PLACEMENT_SPLIT_EXPERTS) {
+        sum->expert_bytes += bytes / (double)model->expert_count;
+        sum->expert_operations += matrix_operations(spec) / (double)model->expert_count;
+    } else if (spec->stage == STAGE_LAST) {
+        sum->head_bytes += bytes;
+        sum->head_operations += matrix_operations(spec);
+    } else {
+        sum->dense_bytes += bytes;
+        sum->dense_operations += matrix_operations(spec);
     }
 }
 
-double bench_distinct_experts(int64_t count, int64_t picks, int64_t rows) {
+void weight_work_sum(const struct model *model, const struct tensor_spec_list *tensors,
+                     struct weight_work *out) {
+    *out = (struct weight_work){0};
+    for (size_t i = 0; i < tensors->count; i++) {
+        weight_work_add(model, &tensors->specs[i], out);
+    }
+}
+
+double step_work_distinct_experts(int64_t count, int64_t picks, int64_t rows) {
     if (count == 0) {
         return 0.0;
     }
@@ -70,12 +73,12 @@ static double state_bytes(const struct state_rows *states, int state_count, cons
     return bytes;
 }
 
-void bench_add_step_work(const struct model *model, const struct weight_work *weights,
-                         const struct state_rows *states, int state_count, const struct step_shape *shape,
-                         double *scratch, struct step_work *sum) {
+void step_work_add(const struct model *model, const struct weight_work *weights,
+                   const struct state_rows *states, int state_count, const struct step_shape *shape,
+                   double *scratch, struct step_work *sum) {
     double rows = (double)(shape->segment_count * shape->segment_rows);
-    double experts = bench_distinct_experts(model->expert_count, model->expert_picks,
-                                            shape->segment_count * shape->segment_rows);
+    double experts = step_work_distinct_experts(model->expert_count, model->expert_picks,
+                                                shape->segment_count * shape->segment_rows);
     sum->bytes += weights->dense_bytes + rows * weights->lookup_bytes + experts * weights->expert_bytes;
     sum->operations +=
         rows * (weights->dense_operations + (double)model->expert_picks * weights->expert_operations);
