@@ -106,6 +106,9 @@ struct sluice_parallel_options {
     enum sluice_row_gather row_gather;
     enum sluice_expert_exchange expert_exchange;
     enum sluice_shared_experts shared_experts;
+    bool has_movable_experts; /* whole experts move between the ranks of a stage with what is asked of them */
+    int expert_copies;        /* then: places of a layer beyond its experts, for those that are wanted most */
+    int expert_move_interval; /* and steps from one placement to the next, at least 2; 0: 3000 */
     struct sluice_job *job; /* sluice/job.h; as many processes as there are ranks; NULL: threads; borrowed */
 };
 

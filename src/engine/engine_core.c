@@ -139,6 +139,12 @@ static enum status load_weights(struct engine_core *core, struct checkpoint **ch
     struct tensor_probe probe = checkpoint_probe(*checkpoint);
     const struct model_family *family = core->model->family;
     list->arena = &core->model_arena;
+    CHECK(
+        core->layout == NULL || !core->layout->has_movable_experts || device_reads_host_memory(core->device),
+        STATUS_UNSUPPORTED,
+        "experts can move where weights are read from the files' maps, which the device \"%s\" does not do: "
+        "leave --enable-eplb out",
+        core->options.device);
     TRY(family->list_tensors(core->model, &probe, list));
     struct loaded_tensor *loaded = calloc(list->count, sizeof *loaded);
     CHECK_MEMORY(loaded);

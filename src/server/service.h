@@ -95,7 +95,7 @@ struct service_kind {
     bool (*is_ready)(struct service *service, const char **why);
     struct sluice_engine_facts (*facts)(struct service *service);
     void (*stats)(struct service *service, struct service_stats *out);
-    enum status (*clear_prefix_cache)(struct service *service);
+    enum status (*clear_prefix_cache)(struct service *service); /* soon */
     void (*close)(struct service **service);
 };
 

@@ -216,7 +216,11 @@ static void stats(struct service *service, struct service_stats *out) {
 }
 
 static enum status clear_prefix_cache(struct service *service) {
-    return (enum status)sluice_engine_clear_prefix_cache(service_of(service)->engine);
+    pthread_mutex_lock(&service_of(service)->mutex);
+    service_of(service)->is_clearing = true;
+    pthread_cond_signal(&service_of(service)->wanted);
+    pthread_mutex_unlock(&service_of(service)->mutex);
+    return STATUS_OK;
 }
 
 static void close_service(struct service **handle) {

@@ -1,4 +1,4 @@
-/* The thread that compiles grammars: one after the other, in the order of arrival. */
+/* The thread that does what takes long: compiles grammars, in the order of arrival, and clears the cache. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -52,7 +52,10 @@ static void end(struct engine_generation *generation, enum sluice_finish_reason 
                                                       .message = generation->message};
 }
 
-/* Tells the engine, unless the caller has lost interest meanwhile. Returns whether it was told. */
+/*
+ * Tells the engine, unless the caller has lost interest meanwhile. Returns whether it was told. The caller
+ * gets to know in any case that the grammar is done with.
+ */
 static bool hand_over(struct engine_service *service, struct engine_generation *generation,
                       const struct sluice_request_options *options, enum status status) {
     struct grammar_wait *wait = &generation->wait;
@@ -65,12 +68,13 @@ static bool hand_over(struct engine_service *service, struct engine_generation *
         is_told = status == STATUS_OK;
     }
     wait->is_waiting = false;
+    string_buffer_deinit(&wait->record);
     if (!is_told && !is_released) {
         end(generation, wait->is_cancelled ? SLUICE_FINISH_CANCELLED : SLUICE_FINISH_ERROR,
             wait->is_cancelled ? STATUS_OK : status);
-        if (wait->notify != NULL) {
-            wait->notify(wait->notify_context);
-        }
+    }
+    if (!is_released && wait->notify != NULL) {
+        wait->notify(wait->notify_context);
     }
     pthread_mutex_unlock(&service->mutex);
     if (is_released) {
@@ -107,24 +111,34 @@ static void compile(struct engine_service *service, struct engine_generation *ge
     arena_deinit(&arena);
 }
 
-static struct engine_generation *next_waiting(struct engine_service *service) {
+/* What is to be done next; false: nothing any more. */
+static bool wait_for_work(struct engine_service *service, struct engine_generation **generation,
+                          bool *is_clearing) {
     pthread_mutex_lock(&service->mutex);
-    while (service->first_waiting == NULL && !service->is_closing) {
+    while (service->first_waiting == NULL && !service->is_clearing && !service->is_closing) {
         pthread_cond_wait(&service->wanted, &service->mutex);
     }
-    struct engine_generation *generation = service->first_waiting;
-    if (generation != NULL) {
-        service->first_waiting = generation->wait.next;
+    *generation = service->first_waiting;
+    if (*generation != NULL) {
+        service->first_waiting = (*generation)->wait.next;
     }
+    *is_clearing = service->is_clearing;
+    service->is_clearing = false;
     pthread_mutex_unlock(&service->mutex);
-    return generation;
+    return *generation != NULL || *is_clearing;
 }
 
 static void *run(void *context) {
     struct engine_service *service = context;
     struct engine_generation *generation = NULL;
-    while ((generation = next_waiting(service)) != NULL) {
-        compile(service, generation);
+    bool is_clearing = false;
+    while (wait_for_work(service, &generation, &is_clearing)) {
+        if (is_clearing) {
+            sluice_engine_clear_prefix_cache(service->engine);
+        }
+        if (generation != NULL) {
+            compile(service, generation);
+        }
     }
     return NULL;
 }
@@ -142,8 +156,7 @@ enum status service_engine_start_thread(struct engine_service *service) {
         pthread_cond_destroy(&service->wanted);
         pthread_mutex_destroy(&service->mutex);
     }
-    CHECK(error == 0, STATUS_OUT_OF_MEMORY, "the thread that compiles grammars cannot be started: %s",
-          strerror(error));
+    CHECK(error == 0, STATUS_OUT_OF_MEMORY, "the service's thread cannot be started: %s", strerror(error));
     return STATUS_OK;
 }
 

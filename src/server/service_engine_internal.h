@@ -1,4 +1,4 @@
-/* What submitting and taking (service_engine.c) and the thread for grammars (service_engine_grammar.c) share.
+/* What submitting and taking (service_engine.c) and the thread (service_engine_grammar.c) share.
  */
 #ifndef SLUICE_SERVER_SERVICE_ENGINE_INTERNAL_H
 #define SLUICE_SERVER_SERVICE_ENGINE_INTERNAL_H
@@ -47,11 +47,12 @@ struct engine_service {
     struct service service;
     struct sluice_engine *engine;
     struct rule_book *book;
-    pthread_t thread;      /* compiles grammars, so that whoever submits need not wait */
+    pthread_t thread;      /* does what takes long, so that callers need not wait */
     pthread_mutex_t mutex; /* guards all that follows, and who waits; taken before the engine's */
     pthread_cond_t wanted;
     struct engine_generation *first_waiting;
     struct engine_generation *last_waiting;
+    bool is_clearing;
     bool is_closing;
 };
 

@@ -7,9 +7,9 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/file_map.h"
 #include "weights/payload_check.h"
 #include "weights/tensor_part.h"
 
@@ -25,6 +25,7 @@ struct planned_tensor {
     size_t rows;
     size_t row_bytes;  /* of the part */
     size_t row_stride; /* from row to row in the file */
+    bool is_held;      /* else it may be read later, where it is mapped */
     bool is_mapped;
     size_t memory_offset; /* in the copies' memory, if not mapped */
 };
@@ -88,7 +89,7 @@ static void plan_tensor(const struct checkpoint *checkpoint, const struct tensor
                         size_t index, const struct shard_layout *layout, struct loaded_tensor *out,
                         struct load_plan *plan) {
     const struct tensor_spec *spec = &list->specs[index];
-    struct planned_tensor planned = {.spec = spec, .out = out};
+    struct planned_tensor planned = {.spec = spec, .out = out, .is_held = tensor_is_held(spec, layout)};
     planned.tensor = checkpoint_find(checkpoint, spec->name);
     *out = (struct loaded_tensor){.dtype = planned.tensor->dtype};
     out->part = tensor_part_of(list, index, layout);
@@ -120,7 +121,7 @@ static enum status build_plan(const struct checkpoint *checkpoint, const struct 
             plan->packed_bytes = packed_bytes > plan->packed_bytes ? packed_bytes : plan->packed_bytes;
         }
         if (planned->is_mapped) {
-            plan->mapped_bytes += bytes;
+            plan->mapped_bytes += planned->is_held ? bytes : 0;
         } else {
             planned->memory_offset = plan->memory_bytes;
             plan->memory_bytes += align_up(bytes);
@@ -148,14 +149,16 @@ static void advise_reading(const struct checkpoint *checkpoint, const struct loa
         size_t shard = start->tensor->shard;
         size_t end = file_end(start);
         size_t next = first + 1;
-        while (next < plan->count && plan->tensors[next].tensor->shard == shard &&
+        while (next < plan->count && plan->tensors[next].is_held == start->is_held &&
+               plan->tensors[next].tensor->shard == shard &&
                file_begin(&plan->tensors[next]) <= end + page_bytes) {
             end = file_end(&plan->tensors[next]);
             next++;
         }
-        size_t begin = file_begin(start) / page_bytes * page_bytes;
-        const unsigned char *address = checkpoint->shards[shard].map.bytes + begin;
-        (void)madvise((void *)(uintptr_t)address, end - begin, MADV_WILLNEED);
+        if (start->is_held) {
+            file_map_read_ahead(checkpoint->shards[shard].map.bytes + file_begin(start),
+                                end - file_begin(start));
+        }
         first = next;
     }
 }

@@ -553,7 +553,7 @@ static void cuts_that_tear_are_refused(void **state) {
     setting.mesh.data = 2;
     expect_refused(&setting, STATUS_UNSUPPORTED,
                    "expert parallelism over 16 ranks (data 2 x tensor 8) needs an expert for each, but a "
-                   "layer has 8 and copies (redundant experts)");
+                   "layer has 8 and 0 copies (redundant experts)");
 }
 
 /* G-23: with drafting on, every rank says that the draft layer is incomplete; without, none minds. */

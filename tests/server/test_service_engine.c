@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "server/service_engine.h"
 #include "support/service_client.h"
@@ -42,8 +43,11 @@ static void test_answers_are_the_engines(void **state) {
     assert_int_equal(stats.ready_count, 1);
     assert_true(stats.engine.cached_pages > 0);
     EXPECT_OK(service->kind->clear_prefix_cache(service));
-    service->kind->stats(service, &stats);
-    assert_int_equal(stats.engine.cached_pages, 0);
+    double deadline = clock_seconds() + 10.0;
+    while (stats.engine.cached_pages > 0) {
+        assert_true(clock_seconds() < deadline);
+        service->kind->stats(service, &stats);
+    }
     assert_int_equal(service->kind->facts(service).context_tokens, REQUEST_CONTEXT);
     service_client_deinit(&client);
     service->kind->close(&service);

@@ -68,29 +68,36 @@ static void submit_planned(const struct plan *plan, struct service_client *clien
 }
 
 /* Without rules it is known; with rules an engine in this process answers. */
-static struct plan *make_plan(struct request_fixture *fixture, bool has_rules) {
-    static struct plan plan;
+static void fill_plan(struct plan *plan) {
     static struct service_call call;
     struct sluice_engine_options options = request_engine_options();
     struct service *service;
     struct service_client client;
-    plan.fixture = fixture;
-    plan.has_rules = has_rules;
-    memcpy(plan.expected, fixture->alone, sizeof plan.expected);
-    if (has_rules) {
-        EXPECT_OK(service_engine_open(&options, &service));
-        service_client_init(&client, service);
-        for (int i = 0; i < REQUESTS; i++) {
-            submit_planned(&plan, &client, i, &call);
-            service_call_wait(&call, SIZE_MAX);
-            rule_case_expect_kept(i % RULE_CASES, &call.answer);
-            plan.expected[i] = call.answer;
-            service_call_release(&call);
-        }
-        service_client_deinit(&client);
-        service->kind->close(&service);
+    EXPECT_OK(service_engine_open(&options, &service));
+    service_client_init(&client, service);
+    for (int i = 0; i < REQUESTS; i++) {
+        submit_planned(plan, &client, i, &call);
+        service_call_wait(&call, SIZE_MAX);
+        rule_case_expect_kept(i % RULE_CASES, &call.answer);
+        plan->expected[i] = call.answer;
+        service_call_release(&call);
     }
-    return &plan;
+    service_client_deinit(&client);
+    service->kind->close(&service);
+}
+
+static const struct plan *make_plan(struct request_fixture *fixture, bool has_rules) {
+    static struct plan plans[2];
+    struct plan *plan = &plans[has_rules];
+    if (plan->fixture == NULL) {
+        plan->fixture = fixture;
+        plan->has_rules = has_rules;
+        memcpy(plan->expected, fixture->alone, sizeof plan->expected);
+        if (has_rules) {
+            fill_plan(plan);
+        }
+    }
+    return plan;
 }
 
 /* All running requests and what they hold are gone. */
@@ -218,6 +225,48 @@ static void test_replicas(void **state) {
     service->kind->close(&service);
 }
 
+/* Clients come, cancel and leave at any moment, and a worker dies: no place and no page stays taken. */
+static void test_leaves_nothing_behind(void **state) {
+    static struct service_call calls[REQUESTS];
+    const struct plan *plan = make_plan(*state, true);
+    struct service *service;
+    struct service_client client;
+    struct supervisor_options options = options_of(2);
+    uint64_t random = 7;
+    EXPECT_OK(supervisor_open(&options, &service));
+    service_client_init(&client, service);
+    for (int i = 0; i < REQUESTS; i++) {
+        submit_planned(plan, &client, i, &calls[i]);
+        int victim = (int)(model_next_random(&random) % (uint64_t)(i + 1));
+        bool is_there = calls[victim].generation != NULL;
+        int what = (int)(model_next_random(&random) % 4);
+        if (is_there && what == 0) {
+            service_call_release(&calls[victim]);
+        } else if (is_there && what == 1) {
+            service->kind->cancel(calls[victim].generation);
+        } else if (is_there && what == 2) {
+            service_call_wait(&calls[victim], 1);
+        }
+        if (i == REQUESTS / 2) {
+            kill(supervisor_worker_pid(service, 0), SIGKILL);
+        }
+    }
+    for (int i = 0; i < REQUESTS; i++) {
+        if (calls[i].generation != NULL) {
+            service_call_wait(&calls[i], SIZE_MAX);
+            assert_true(calls[i].state.finish_reason != SLUICE_FINISH_ERROR);
+            if (calls[i].state.finish_reason != SLUICE_FINISH_CANCELLED) {
+                expect_answer(plan, i, &calls[i].answer);
+            }
+            service_call_release(&calls[i]);
+        }
+    }
+    wait_until_ready(service, 2);
+    expect_idle(service);
+    service_client_deinit(&client);
+    service->kind->close(&service);
+}
+
 /* A worker of four ranks, which die together and come back together. */
 static void test_ranks_within_a_worker(void **state) {
     static const char *const arguments_of_ranks[] = {"sluice",
@@ -271,6 +320,7 @@ int main(void) {
         cmocka_unit_test(test_killed_with_rules),
         cmocka_unit_test(test_hung_under_load),
         cmocka_unit_test(test_replicas),
+        cmocka_unit_test(test_leaves_nothing_behind),
         cmocka_unit_test(test_ranks_within_a_worker),
 #ifdef SUPERVISOR_HAS_MPI
         cmocka_unit_test(test_ranks_as_processes),
