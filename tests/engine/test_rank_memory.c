@@ -19,9 +19,9 @@ static struct rank_memory rank_of(int32_t host, uint64_t copied, uint64_t availa
 }
 
 static int32_t pages_of(const struct rank_memory *ranks, int count) {
-    const struct memory_plan_input wanted = {.pages_per_sequence = 1, .sequence_limit = 1 << 20};
+    const struct memory_plan_input unlimited = {.pages_per_sequence = 1, .sequence_limit = 1 << 20};
     int32_t pages = -1;
-    assert_int_equal(rank_memory_agree(ranks, count, &wanted, &pages), STATUS_OK);
+    assert_int_equal(rank_memory_agree(ranks, count, &unlimited, &pages), STATUS_OK);
     return pages;
 }
 
