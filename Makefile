@@ -13,15 +13,15 @@ RUN_SUM := $(SLUICE) generate --model models/mini-v4 --chat --thinking --tempera
 	--prompt "Rosa has 41 figs and buys 17 more. How many figs does Rosa have now?"
 
 .PHONY: help build run test test-full test-release test-asan test-tsan test-emulated \
-	test-valgrind fuzz bench check-style tidy format clean \
+	test-hosts test-valgrind fuzz bench check-style tidy format clean \
 	install build-packages test-packages
 
 help:
 	@echo "make build        build the program: $(SLUICE)"
 	@echo "make run          build, then generate text with the bundled model models/mini-v4"
 	@echo "make test         all tests: release, sanitizers, style (docs/testing.md)"
-	@echo "make test-full    the same and what takes long: ThreadSanitizer, emulation, valgrind,"
-	@echo "                  fuzzers, clang-tidy"
+	@echo "make test-full    the same and what takes long: ThreadSanitizer, emulation, two"
+	@echo "                  hosts, valgrind, fuzzers, clang-tidy"
 	@echo "make bench        measure tokens per second; results go to bench/results/"
 	@echo "make check-style  formatting, include table, sizes, headers, scripts, spelling"
 	@echo "make format       format all C files"
@@ -80,6 +80,11 @@ test-valgrind: build
 	@tools/install_packages valgrind
 	tests/cli/test_valgrind.sh $(SLUICE) .
 
+# Ranks on two hosts that are network namespaces; skipped (77) where there can be none.
+test-hosts: build
+	@tools/install_packages hosts
+	tests/ranks/test_hosts.sh $(SLUICE) . || test $$? -eq 77
+
 fuzz: test-packages
 	cmake --preset fuzz --log-level=WARNING
 	cmake --build --preset fuzz --target fuzzers
@@ -88,6 +93,7 @@ fuzz: test-packages
 test-full: test
 	$(MAKE) --no-print-directory test-tsan
 	$(MAKE) --no-print-directory test-emulated
+	$(MAKE) --no-print-directory test-hosts
 	$(MAKE) --no-print-directory test-valgrind
 	$(MAKE) --no-print-directory fuzz
 	$(MAKE) --no-print-directory tidy
@@ -96,6 +102,8 @@ test-full: test
 bench: test-packages build
 	bench/run_mini.sh $(SLUICE)
 	$(SLUICE) bench --model models/mini-v4 --concurrency 1,4,16 --gen-tokens 32 --repeats 3 --prefix-tokens 4000
+	cmake --build --preset release --target measure_grammar_masks
+	build/release/tests/text/measure_grammar_masks
 
 check-style: test-packages
 	tools/check_style

@@ -10,27 +10,14 @@ program=$1
 shift
 configs=("$@")
 [[ ${#configs[@]} -gt 0 ]] || configs=(bench-s bench-m)
-cache=${TMPDIR:-/tmp}/sluice-bench
+# shellcheck source=bench/synthesise.sh
+. bench/synthesise.sh
 prompts=128,512,2048
 batches=1,4,8,16
 gen_tokens=64
 repeats=5
 plot_contexts=128,512,2048,8192,32768
 plot_repeats=1
-
-# Writes the checkpoint unless it is there; another configuration of that name replaces it.
-synthesise() {
-    local name=$1 directory=$cache/$1
-    cmp -s "bench/configs/$name.json" "$directory/config.json" && return
-    rm -rf "$directory" "$directory.new"
-    mkdir -p "$cache"
-    "$program" synth --config "bench/configs/$name.json" --out "$directory.new" >/dev/null
-    mv "$directory.new" "$directory"
-    # Out of the page cache: what a program has written lies there in small pages, what is read in large ones.
-    for file in "$directory"/*.safetensors; do
-        dd of="$file" oflag=nocache conv=notrunc,fdatasync count=0 status=none
-    done
-}
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -40,7 +27,7 @@ slug=$(tr -cs '[:alnum:]' - <<<"${cpu:-unknown-cpu}" | tr '[:upper:]' '[:lower:]
 result=bench/results/$(date -u +%Y%m%d)-${slug%-}
 
 for name in "${configs[@]}"; do
-    synthesise "$name"
+    synthesise "$program" "$name"
     "$program" bench --model "$cache/$name" --prompt-tokens "$prompts" --batch "$batches" --repeats "$repeats" \
         --gen-tokens "$gen_tokens" --json >"$work/matrix.json"
     "$program" bench --model "$cache/$name" --context "$plot_contexts" --batch 1 --repeats "$plot_repeats" \

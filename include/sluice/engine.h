@@ -26,6 +26,12 @@ enum sluice_numerics {
     SLUICE_NUMERICS_NATIVE, /* the roundings the checkpoint was trained with */
 };
 
+/* Where weights are read from, on devices that read the host's memory. No choice changes a bit. */
+enum sluice_weights {
+    SLUICE_WEIGHTS_MAPPED, /* from the files, in the system's page cache, which processes share */
+    SLUICE_WEIGHTS_COPIED, /* from a copy in huge pages: they are read faster, but take memory */
+};
+
 /* How drafts are accepted at a temperature above 0; both leave the distribution of the text as it is. */
 enum sluice_draft_sampling {
     SLUICE_DRAFT_SAMPLING_COUPLED,   /* the text is the same with and without drafts */
@@ -100,6 +106,9 @@ struct sluice_parallel_options {
     enum sluice_row_gather row_gather;
     enum sluice_expert_exchange expert_exchange;
     enum sluice_shared_experts shared_experts;
+    bool has_movable_experts; /* whole experts move between the ranks of a stage with what is asked of them */
+    int expert_copies;        /* then: places of a layer beyond its experts, for those that are wanted most */
+    int expert_move_interval; /* and steps from one placement to the next, at least 2; 0: 3000 */
     struct sluice_job *job; /* sluice/job.h; as many processes as there are ranks; NULL: threads; borrowed */
 };
 
@@ -108,6 +117,7 @@ struct sluice_engine_options {
     const char *device;          /* "cpu"; borrowed */
     const char *cpu_features;    /* "auto", or the highest instruction set that kernels may use; borrowed */
     enum sluice_numerics numerics;
+    enum sluice_weights weights;
     int thread_count;            /* host threads of kernels; 0: the cores this process may use */
     int64_t context_tokens;      /* longest request, answer included; 0: 4096 or the model's limit if less */
     int step_token_limit;        /* most tokens of one step, prompts and answers together */

@@ -72,7 +72,7 @@ struct sluice_request_options {
     int draft_limit;         /* most drafts; -1: the engine's */
     bool skips_prefix_cache; /* takes nothing from it and leaves nothing there */
     struct sluice_constraint
-        constraint; /* zeroed: none; its context is borrowed until the request is finished */
+        constraint; /* zeroed: none; its context is borrowed until the request is finished, or released */
     /* Called on the engine's thread when the state has changed; must not call the engine. NULL: none. */
     void (*notify)(void *context);
     void *notify_context;

@@ -49,3 +49,11 @@ void file_map_close(struct file_map *map) {
     }
     *map = (struct file_map){0};
 }
+
+void file_map_read_ahead(const void *bytes, size_t length) {
+    uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t begin = (uintptr_t)bytes / page_bytes * page_bytes;
+    if (length > 0) {
+        (void)madvise((void *)begin, (uintptr_t)bytes + length - begin, MADV_WILLNEED);
+    }
+}

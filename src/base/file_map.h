@@ -18,6 +18,9 @@ struct file_map {
 /* Maps `path`. NOT_FOUND if it is missing, IO if it is no regular file or cannot be read. */
 enum status file_map_open(const char *path, struct file_map *out);
 
+/* Asks the kernel to read mapped bytes in the background. Only a hint: failure is no error. */
+void file_map_read_ahead(const void *bytes, size_t length);
+
 /* Unmaps and empties. Nothing to do for an empty map. */
 void file_map_close(struct file_map *map);
 

@@ -1,28 +1,23 @@
 /* `sluice bench`: prefill and decode, measured apart and beside the machine's limits. */
 #include "cli/bench_command.h"
 #include "cli/commands.h"
+#include "cli/engine_options.h"
 #include "tools/bench.h"
 #include "tools/bench_plot.h"
 #include "tools/bench_report.h"
 
 static enum status make_request(const struct cli_options *options, struct bench_request *out) {
-    static const char *const devices[] = {"cpu", "guard"};
-    *out = (struct bench_request){.engine = sluice_engine_options_default()};
+    struct cli_engine_options engine;
+    *out = (struct bench_request){0};
     CHECK(options->model != NULL, STATUS_USAGE,
           "--model is missing: the folder of the checkpoint to measure");
     CHECK(options->drafts == NULL && options->prompt_file == NULL && options->prefix_tokens == 0,
           STATUS_USAGE,
           "--drafts, --prompt-file and --prefix-tokens are about requests: say with --concurrency how many "
           "at once");
-    CHECK(options->tensor_parallel_size * options->pipeline_parallel_size == 1, STATUS_UNSUPPORTED,
-          "steps are measured on one rank only: measure requests on several with --concurrency");
-    out->engine.model_directory = options->model;
-    out->engine.device = devices[options->device];
-    out->engine.cpu_features = options->cpu_features;
-    out->engine.numerics =
-        options->numerics == CLI_NUMERICS_IDEAL ? SLUICE_NUMERICS_IDEAL : SLUICE_NUMERICS_NATIVE;
-    out->engine.thread_count = (int)options->threads;
-    out->engine.step_token_limit = (int)options->chunk_tokens;
+    TRY(cli_engine_options_read(options, 0, &engine));
+    out->engine = engine.engine;
+    out->engine.draft = sluice_engine_options_default().draft; /* steps are measured without */
     out->gen_tokens = options->gen_tokens;
     out->repeats = (int)options->repeats;
     out->seed = (uint64_t)options->seed;

@@ -23,6 +23,5 @@ enum status command_worker(const struct cli_options *options, int word_count, ch
     struct stat wire;
     CHECK(fstat(WORKER_PROCESS_SOCKET, &wire) == 0 && S_ISSOCK(wire.st_mode), STATUS_USAGE,
           "it is started by `sluice serve`, not by hand");
-    worker_process_settle();
     return worker_run(WORKER_PROCESS_SOCKET, &source);
 }

@@ -28,8 +28,17 @@ enum status command_synth(const struct cli_options *options, int word_count, cha
 /* How fast a checkpoint runs here, beside the machine's limits. */
 enum status command_bench(const struct cli_options *options, int word_count, char **words);
 
+/* How fast a server answers under load. */
+enum status command_bench_serve(const struct cli_options *options, int word_count, char **words);
+
+/* How well a model answers. */
+enum status command_eval(const struct cli_options *options, int word_count, char **words);
+
 /* What a layout would hold, send and do, without weights. */
 enum status command_plan(const struct cli_options *options, int word_count, char **words);
+
+/* A server of the APIs that clients speak, over workers that run the model. */
+enum status command_serve(const struct cli_options *options, int word_count, char **words);
 
 /* The engine behind a server's front, as a process of its own. */
 enum status command_worker(const struct cli_options *options, int word_count, char **words);

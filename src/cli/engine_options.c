@@ -137,6 +137,7 @@ enum status cli_engine_options_read(const struct cli_options *options, int defau
     engine->cpu_features = options->cpu_features;
     engine->numerics =
         options->numerics == CLI_NUMERICS_IDEAL ? SLUICE_NUMERICS_IDEAL : SLUICE_NUMERICS_NATIVE;
+    engine->weights = (enum sluice_weights)options->weights;
     engine->thread_count = (int)options->threads;
     engine->step_token_limit = (int)options->chunk_tokens;
     engine->context_tokens = options->max_model_len;

@@ -11,8 +11,10 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "cli/commands.h"
+#include "cli/foreign_options.h"
 #include "cli/option_table.h"
 #include "cli/ranks.h"
+#include "server/worker_process.h"
 
 static const char PROGRAM[] = "sluice";
 
@@ -56,6 +58,15 @@ static const struct command_row commands[] = {
       "  sluice bench --model models/mini-v4 --concurrency 1,4,16 --drafts 0,2,adaptive\n"
       "  sluice bench --roofline"},
      command_bench},
+    {{CLI_BENCH_SERVE, "bench serve", "[KIND:MS...]",
+      "Measures how fast a server of OpenAI's API answers under load.",
+      "Examples:\n"
+      "  sluice bench serve --concurrency 1,4,16 --plot load.svg\n"
+      "  sluice bench serve --base-url http://127.0.0.1:8000 --request-rate 2,4,8 --goodput ttft:500 tpot:50 "
+      "--json\n"
+      "  sluice bench serve --dataset-path prompts.jsonl --random-output-len 256\n\n"
+      "Failed requests are counted and told apart, their times do not count. It fails if all failed."},
+     command_bench_serve},
     {{CLI_PLAN, "plan", "", "Works out whether and how fast a model would run on a machine, without weights.",
       "Examples:\n"
       "  sluice plan --config config.json --gpus 8x141GB\n"
@@ -69,8 +80,22 @@ static const struct command_row commands[] = {
       "  sluice kernelcheck linear moe_experts --cpu-features avx2 --seed 7\n"
       "  sluice kernelcheck linear --bench"},
      command_kernelcheck},
+    {{CLI_SERVE, "serve", "[DIR]", "Serves the APIs of OpenAI and Anthropic over HTTP.",
+      "Examples:\n"
+      "  sluice serve models/mini-v4\n"
+      "  sluice serve models/mini-v4 --host 0.0.0.0 --api-key-file keys --max-num-seqs 32\n"
+      "  curl http://127.0.0.1:8000/v1/chat/completions --json '{\"messages\": [{\"role\": \"user\", "
+      "\"content\": \"Hello\"}]}'\n\n"
+      "It is ready once it says so on stderr. SIGTERM and SIGINT end it with exit code 0 once requests under "
+      "way\nare finished, a second one at once. Options of vLLM that change nothing here are named and "
+      "passed "
+      "over."},
+     command_serve},
     {{CLI_WORKER, "worker", "", "Runs the model for `sluice serve`, which starts it.", NULL}, command_worker},
 };
+
+/* Words of the longest name. */
+enum { NAME_WORDS_MAX = 2, NAME_BYTES_MAX = 64 };
 
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
@@ -99,15 +124,34 @@ static void print_command_help(const struct command_row *row) {
     printf("\n%s\n", EXIT_CODE_HELP);
 }
 
-/* The row of that name, or a USAGE error that names the nearest. */
-static enum status find_command(const char *name, const struct command_row **out) {
+/* The row whose name the words begin with, the longest such name; NULL if there is none. */
+static const struct command_row *match_command(int argc, char **argv, int *word_count) {
+    for (int words = NAME_WORDS_MAX; words > 0; words--) {
+        char name[NAME_BYTES_MAX] = "";
+        for (int i = 0; i < words && words <= argc; i++) {
+            size_t length = strlen(name);
+            snprintf(name + length, sizeof name - length, "%s%s", i == 0 ? "" : " ", argv[i]);
+        }
+        for (size_t i = 0; i < COMMAND_COUNT; i++) {
+            if (strcmp(name, commands[i].description.name) == 0) {
+                *word_count = words;
+                return &commands[i];
+            }
+        }
+    }
+    return NULL;
+}
+
+/* The row that the words name, and how many do; or a USAGE error that names the nearest. */
+static enum status find_command(int argc, char **argv, const struct command_row **out, int *word_count) {
+    const char *name = argv[0];
+    *out = match_command(argc, argv, word_count);
+    if (*out != NULL) {
+        return STATUS_OK;
+    }
     const char *names[COMMAND_COUNT + 1];
     size_t name_count = 0;
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        if (strcmp(name, commands[i].description.name) == 0) {
-            *out = &commands[i];
-            return STATUS_OK;
-        }
         if (!is_internal(&commands[i])) {
             names[name_count++] = commands[i].description.name;
         }
@@ -126,6 +170,9 @@ static enum status run_command(const struct command_row *row, int argc, char **a
     struct cli_options options = {0};
     int word_count = 0;
     int wants_help = 0;
+    if (row->description.bit == CLI_SERVE) {
+        foreign_options_drop(&argc, argv);
+    }
     TRY(options_parse(cli_option_table(), &row->description, argc, argv, &options, &word_count, &wants_help));
     if (wants_help) {
         print_command_help(row);
@@ -136,7 +183,13 @@ static enum status run_command(const struct command_row *row, int argc, char **a
           row->description.name);
     *level = (enum log_level)options.log_level;
     log_set_level(*level);
-    TRY(cli_ranks_enter(&options, ranks));
+    if (row->description.bit == CLI_WORKER) {
+        worker_process_settle();
+    }
+    /* serve's workers do, and plan only counts ranks. */
+    if (row->description.bit != CLI_SERVE && row->description.bit != CLI_PLAN) {
+        TRY(cli_ranks_enter(&options, ranks));
+    }
     options.job = ranks->job;
     switch (ranks->role) {
     case CLI_ROLE_ALONE:
@@ -186,7 +239,8 @@ static enum status show_help(int argc, char **argv) {
         return STATUS_OK;
     }
     const struct command_row *row = NULL;
-    TRY(find_command(argv[0], &row));
+    int word_count;
+    TRY(find_command(argc, argv, &row, &word_count));
     print_command_help(row);
     return STATUS_OK;
 }
@@ -198,6 +252,7 @@ int main(int argc, char **argv) {
     }
     const char *name = argv[1];
     const struct command_row *row = NULL;
+    int name_words = 1;
     enum log_level level = LOG_WARNING;
     enum status status = STATUS_OK;
     struct cli_ranks ranks = {.role = CLI_ROLE_ALONE};
@@ -208,10 +263,10 @@ int main(int argc, char **argv) {
     } else if (strcmp(name, "help") == 0) {
         status = show_help(argc - 2, argv + 2);
     } else {
-        status = find_command(name, &row);
+        status = find_command(argc - 1, argv + 1, &row, &name_words);
     }
     if (status == STATUS_OK && row != NULL) {
-        status = run_command(row, argc - 2, argv + 2, &level, &ranks);
+        status = run_command(row, argc - 1 - name_words, argv + 1 + name_words, &level, &ranks);
     }
     if (status == STATUS_OK) {
         status = finish_output();

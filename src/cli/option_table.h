@@ -26,6 +26,8 @@ enum cli_command {
     CLI_PLAN = 1 << 7,
     CLI_SERVE = 1 << 8,
     CLI_WORKER = 1 << 9, /* gets what serve passes on to its engines */
+    CLI_BENCH_SERVE = 1 << 10,
+    CLI_EVAL = 1 << 11,
 };
 
 /* Values of options with choices, in their order. */
@@ -113,6 +115,24 @@ struct cli_options {
     bool bench;       /* kernelcheck: time instead of check */
     bool quick;
 
+    /* Asking a server. */
+    const char *base_url;     /* NULL: bench serve asks the default port of serve, eval no server */
+    int endpoint;             /* enum bench_serve_endpoint */
+    const char *dataset_path; /* NULL: random prompts */
+    const char *request_rate; /* "1,2.5"; NULL: a closed loop */
+    int64_t num_prompts;      /* 0: as many as the level needs */
+    int64_t random_input_len, random_output_len;
+    int64_t vocab_size;
+    int64_t warmup;
+    struct option_list goodput; /* "ttft:500" */
+    double request_timeout;
+
+    /* Evaluating. */
+    const char *data;
+    int64_t limit; /* 0: all */
+    int64_t num_fewshot;
+    int64_t window, stride; /* 0: the default */
+
     /* Planning: the machine and the layout. */
     const char *gpus;    /* "8x141GB" */
     const char *hosts;   /* "2x128GB"; of a job: "a,b" */
@@ -145,10 +165,32 @@ struct cli_options {
     double deadline_seconds;
     struct sluice_job *job; /* no option: the job that this process leads; NULL: none */
 
+    /* Serving. */
+    const char *host;
+    int64_t port;
+    const char *uds; /* a socket in the file system; NULL: host and port */
+    const char *ssl_certfile, *ssl_keyfile;
+    const char *root_path;
+    struct option_list served_model_name;
+    struct option_list api_key;
+    const char *api_key_file;
+    struct option_list allowed_origins;
+    const char *default_chat_template_kwargs; /* JSON */
+    int64_t max_logprobs;
+    bool enable_prompt_tokens_details;
+    bool enable_force_include_usage;
+    bool enable_tokenizer_info_endpoint;
+    bool disable_uvicorn_access_log;
+    int64_t max_requests;
+    int64_t max_connections;
+    int64_t max_body_bytes;
+    double drain_seconds;
+
     /* Execution. */
     int numerics;             /* enum cli_numerics */
     int device;               /* enum cli_device */
     const char *cpu_features; /* "auto" or a set's name */
+    int weights;              /* enum sluice_weights */
     int64_t threads;          /* 0: the allowed cores */
     int64_t chunk_tokens;
     const char *prefix_cache_dir;   /* NULL: beginnings are kept in memory only */

@@ -72,14 +72,27 @@ static enum status join(const struct cli_options *options, const struct rank_env
     return STATUS_OK;
 }
 
+/* As it was asked for; else several hosts need processes, and who was started as one is one. */
+static enum status choose_processes(const struct cli_options *options,
+                                    const struct rank_environment *environment, int64_t rank_count,
+                                    bool *has_processes) {
+    int64_t backend = options->distributed_executor_backend;
+    CHECK(
+        options->hosts == NULL || backend != CLI_BACKEND_THREADS, STATUS_USAGE,
+        "ranks on the hosts of --hosts are processes, not threads: leave --distributed-executor-backend out");
+    CHECK(options->hosts == NULL || rank_count > 1, STATUS_USAGE,
+          "--hosts names hosts for several ranks, but there is one: add -pp or -tp");
+    *has_processes = backend == CLI_BACKEND_MPI || backend == CLI_BACKEND_MP || options->hosts != NULL ||
+                     (backend == CLI_BACKEND_AUTO && environment->is_rank && environment->rank_count > 1);
+    return STATUS_OK;
+}
+
 enum status cli_ranks_enter(const struct cli_options *options, struct cli_ranks *out) {
     int64_t rank_count = options->tensor_parallel_size * options->pipeline_parallel_size;
     struct rank_environment environment = rank_environment_read();
-    bool has_processes = options->distributed_executor_backend == CLI_BACKEND_MPI ||
-                         options->distributed_executor_backend == CLI_BACKEND_MP ||
-                         (options->distributed_executor_backend == CLI_BACKEND_AUTO && environment.is_rank &&
-                          environment.rank_count > 1);
+    bool has_processes = false;
     *out = (struct cli_ranks){.role = CLI_ROLE_ALONE};
+    TRY(choose_processes(options, &environment, rank_count, &has_processes));
     if (rank_count <= 1 || !has_processes) {
         return STATUS_OK;
     }

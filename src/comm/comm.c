@@ -72,6 +72,10 @@ uint64_t comm_sent_bytes(const struct comm *comm) {
     return comm->sent_bytes;
 }
 
+uint64_t comm_sent_bytes_in(const struct comm *comm, enum comm_traffic kind) {
+    return comm->sent_bytes_in[kind];
+}
+
 void comm_destroy(struct comm **comm_pointer) {
     struct comm *comm = *comm_pointer;
     if (comm == NULL) {
@@ -137,8 +141,8 @@ static struct rank_text describe_rank(const struct comm *comm) {
 }
 
 enum status comm_check_usable(const struct comm *comm, const char *operation) {
-    CHECK(!comm_is_aborted(comm), STATUS_PEER_LOST, "%s cannot do %s, its group was given up: %s",
-          describe_rank(comm).text, operation, comm->abort_reason);
+    CHECK(!comm_is_aborted(comm), STATUS_PEER_LOST, "%s; %s cannot do %s any more", comm->abort_reason,
+          describe_rank(comm).text, operation);
     return STATUS_OK;
 }
 
@@ -156,9 +160,8 @@ static enum status report(const struct comm *comm, const char *operation, const 
              rank.text, clock_seconds() - started, operation, message->peer, duty, message->bytes,
              message->peer);
     case COMM_ABORTED:
-        FAIL(STATUS_PEER_LOST,
-             "%s stopped waiting in %s for rank %d to %s %zu bytes, its group was given up: %s", rank.text,
-             operation, message->peer, duty, message->bytes, comm->abort_reason);
+        FAIL(STATUS_PEER_LOST, "%s; %s stopped waiting in %s for rank %d to %s %zu bytes", comm->abort_reason,
+             rank.text, operation, message->peer, duty, message->bytes);
     case COMM_LEFT:
         FAIL(STATUS_PEER_LOST,
              "%s waits in %s for rank %d to %s %zu bytes, but that rank has given up; see what it says",
@@ -286,29 +289,46 @@ enum status comm_wait(struct comm *comm, struct comm_request *request) {
     return STATUS_OK;
 }
 
+/* What a collective sent, whether it succeeded or not, since `before` had been sent. */
+static void count_sent(struct comm *comm, enum comm_traffic kind, uint64_t before) {
+    comm->sent_bytes_in[kind] += comm->sent_bytes - before;
+}
+
 enum status comm_sum(struct comm *comm, struct stream *stream, float *values, int64_t count) {
+    uint64_t before = comm->sent_bytes;
     TRY(comm_check_usable(comm, "comm_sum"));
-    TRY(comm->impl->sum(comm, stream, values, count));
+    enum status status = comm->impl->sum(comm, stream, values, count);
+    count_sent(comm, COMM_TRAFFIC_SUM, before);
+    TRY(status);
     return STATUS_OK;
 }
 
 enum status comm_sum_scatter(struct comm *comm, struct stream *stream, const float *values,
                              const int64_t *first, int64_t width, float *out) {
+    uint64_t before = comm->sent_bytes;
     TRY(comm_check_usable(comm, "comm_sum_scatter"));
-    TRY(comm->impl->sum_scatter(comm, stream, values, first, width, out));
+    enum status status = comm->impl->sum_scatter(comm, stream, values, first, width, out);
+    count_sent(comm, COMM_TRAFFIC_SUM, before);
+    TRY(status);
     return STATUS_OK;
 }
 
 enum status comm_gather(struct comm *comm, struct stream *stream, const void *in, const size_t *offsets,
                         void *out) {
+    uint64_t before = comm->sent_bytes;
     TRY(comm_check_usable(comm, "comm_gather"));
-    TRY(comm->impl->gather(comm, stream, in, offsets, out));
+    enum status status = comm->impl->gather(comm, stream, in, offsets, out);
+    count_sent(comm, COMM_TRAFFIC_GATHER, before);
+    TRY(status);
     return STATUS_OK;
 }
 
 enum status comm_exchange(struct comm *comm, struct stream *stream, const void *in,
                           const size_t *send_offsets, void *out, const size_t *receive_offsets) {
+    uint64_t before = comm->sent_bytes;
     TRY(comm_check_usable(comm, "comm_exchange"));
-    TRY(comm->impl->exchange(comm, stream, in, send_offsets, out, receive_offsets));
+    enum status status = comm->impl->exchange(comm, stream, in, send_offsets, out, receive_offsets);
+    count_sent(comm, COMM_TRAFFIC_EXCHANGE, before);
+    TRY(status);
     return STATUS_OK;
 }

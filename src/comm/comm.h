@@ -134,6 +134,17 @@ enum status comm_wait(struct comm *comm, struct comm_request *request);
 /* Bytes that this rank has sent in collectives and messages so far, to others only: for tests and reports. */
 uint64_t comm_sent_bytes(const struct comm *comm);
 
+/* Collectives whose bytes are counted apart. */
+enum comm_traffic {
+    COMM_TRAFFIC_SUM, /* comm_sum and comm_sum_scatter */
+    COMM_TRAFFIC_GATHER,
+    COMM_TRAFFIC_EXCHANGE,
+    COMM_TRAFFIC_COUNT,
+};
+
+/* The part of comm_sent_bytes that went in collectives of a kind. */
+uint64_t comm_sent_bytes_in(const struct comm *comm, enum comm_traffic kind);
+
 /*
  * Sums need host memory beside the values: at most this much in a group of `size` for comm_sum_scatter and
  * comm_sum of `count` values, of which no rank gets more than `share` (comm_sum: count / size rounded up).

@@ -73,6 +73,7 @@ struct comm {
     double idle_seconds;      /* of a broadcast, for its root */
     struct comm_watch *watch; /* NULL: none */
     uint64_t sent_bytes;
+    uint64_t sent_bytes_in[COMM_TRAFFIC_COUNT];
     struct comm_message *owned;
     struct comm_message *free;
     void *scratch;

@@ -8,6 +8,7 @@
 #include "comm/comm_mpi.h"
 
 #include <mpi.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -271,23 +272,58 @@ static enum status make_end(int rank, int size, int id, struct mpi_end **out) {
     return STATUS_OK;
 }
 
-static enum status init_mpi(void) {
+/* MPI_Init waits for the others however long they take, and nothing ends that: another thread calls it. */
+struct mpi_start {
+    int code;
+    int thread_level;
+};
+
+static void *call_init(void *context) {
+    struct mpi_start *start = context;
+    start->code = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &start->thread_level);
+    return NULL;
+}
+
+/* What a thread that does not come back works with is left to it. */
+static enum status call_init_in_time(double seconds, struct mpi_start *out) {
+    pthread_t thread;
+    struct timespec moment;
+    struct mpi_start *start = calloc(1, sizeof *start);
+    CHECK_MEMORY(start);
+    clock_gettime(CLOCK_MONOTONIC, &moment);
+    moment.tv_sec += (time_t)seconds + 1;
+    int error = pthread_create(&thread, NULL, call_init, start);
+    if (error != 0) {
+        free(start);
+        FAIL(STATUS_OUT_OF_MEMORY, "a thread that starts MPI cannot be started (error %d)", error);
+    }
+    CHECK(pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &moment) == 0, STATUS_PEER_LOST,
+          "a process of this job has not come within %.1f s of the start: see whether all of them run this "
+          "program and join",
+          seconds);
+    *out = *start;
+    free(start);
+    return STATUS_OK;
+}
+
+static enum status init_mpi(double seconds) {
     int is_started = 0;
-    int level = 0;
+    struct mpi_start start;
     CHECK(MPI_Initialized(&is_started) == MPI_SUCCESS && !is_started, STATUS_INTERNAL,
           "MPI was started twice; a process can do that once");
+    TRY(call_init_in_time(seconds, &start));
     CHECK(
-        MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level) == MPI_SUCCESS, STATUS_PEER_LOST,
+        start.code == MPI_SUCCESS, STATUS_PEER_LOST,
         "MPI could not start; start the ranks with mpirun of the Open MPI that this program was built with");
-    CHECK(level == MPI_THREAD_MULTIPLE, STATUS_UNSUPPORTED,
+    CHECK(start.thread_level == MPI_THREAD_MULTIPLE, STATUS_UNSUPPORTED,
           "this MPI allows only one thread to call it; install an Open MPI with MPI_THREAD_MULTIPLE");
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     return STATUS_OK;
 }
 
-enum status comm_mpi_start(struct comm **world) {
+enum status comm_mpi_start(double seconds, struct comm **world) {
     *world = NULL;
-    TRY(init_mpi());
+    TRY(init_mpi(seconds));
     int rank = 0;
     int size = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -18,14 +18,15 @@ enum { COMM_MPI_GROUP_IDS = 1024 };
 
 /*
  * Collective over the processes that a launcher started together. Starts MPI, which a process can do once;
- * one rank alone never calls it. Returns the group of all ranks.
+ * one rank alone never calls it. Returns the group of all ranks. PEER_LOST if they have not all come within
+ * `seconds`; MPI goes on waiting in a thread that ends with the process.
  *
  * Owned: comm_destroy ends MPI, which waits for the other ranks to do so too, unless the group was aborted
  * or has lost a peer. Its groups are to be destroyed first.
  *
  * UNSUPPORTED if the program was built without MPI.
  */
-enum status comm_mpi_start(struct comm **world);
+enum status comm_mpi_start(double seconds, struct comm **world);
 
 /*
  * The group of `count` ranks of the world, in this order; the own one is among them. Nothing is sent: the

@@ -1,7 +1,8 @@
 /* In place of comm_mpi.c where the build has no MPI: says so to who asks for ranks as processes. */
 #include "comm/comm_mpi.h"
 
-enum status comm_mpi_start(struct comm **world) {
+enum status comm_mpi_start(double seconds, struct comm **world) {
+    (void)seconds;
     *world = NULL;
     FAIL(STATUS_UNSUPPORTED,
          "this program was built without MPI, which ranks as processes (-tp, -pp, -dp) need; install "

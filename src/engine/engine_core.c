@@ -12,6 +12,7 @@
 #include "engine/rank_team.h"
 #include "lib/json.h"
 #include "model/model_registry.h"
+#include "parallel/layout_check.h"
 
 enum {
     MODEL_ARENA_BLOCK_BYTES = 1 << 20,
@@ -50,8 +51,7 @@ static enum status check_options(const struct sluice_engine_options *options) {
     CHECK(options->step_token_limit >= options->sequence_limit, STATUS_OUT_OF_RANGE,
           "a step of at most %d tokens is too small for %d requests that run at once: each needs one",
           options->step_token_limit, options->sequence_limit);
-    CHECK(options->page_tokens >= 128 && options->page_tokens <= (1 << 20) && options->page_tokens % 128 == 0,
-          STATUS_OUT_OF_RANGE, "page_tokens is %d, expected a multiple of 128", options->page_tokens);
+    TRY(layout_check_page_tokens(options->page_tokens));
     CHECK(options->thread_count >= 0 && options->thread_count <= 1024, STATUS_OUT_OF_RANGE,
           "thread_count is %d, expected 0 to 1024", options->thread_count);
     CHECK(options->snapshot_limit >= 0 && options->snapshot_limit <= (1 << 20), STATUS_OUT_OF_RANGE,
@@ -119,16 +119,39 @@ static enum status create_device(struct engine_core *core) {
     return worker_pool_create(threads == 0 ? worker_pool_cores_allowed() : threads, &core->pool);
 }
 
+static uint64_t available_bytes(void) {
+    return memory_available_bytes("/proc/meminfo", "/proc/self/cgroup", "/sys/fs/cgroup");
+}
+
+/* Copies of all weights may take what pages would find: a tenth is left to others. */
+static struct load_options load_options_of(const struct engine_core *core) {
+    struct load_options options = {.layout = core->layout};
+    if (core->options.weights == SLUICE_WEIGHTS_COPIED) {
+        uint64_t available = available_bytes();
+        uint64_t limit = core->options.memory_limit_bytes;
+        options.copies_all = true;
+        options.copy_limit_bytes = limit == 0 ? available - available / 10 : limit;
+    }
+    return options;
+}
+
 static enum status load_weights(struct engine_core *core, struct checkpoint **checkpoint) {
     struct tensor_spec_list *list = &core->tensors;
     struct tensor_probe probe = checkpoint_probe(*checkpoint);
     const struct model_family *family = core->model->family;
     list->arena = &core->model_arena;
+    CHECK(
+        core->layout == NULL || !core->layout->has_movable_experts || device_reads_host_memory(core->device),
+        STATUS_UNSUPPORTED,
+        "experts can move where weights are read from the files' maps, which the device \"%s\" does not do: "
+        "leave --enable-eplb out",
+        core->options.device);
     TRY(family->list_tensors(core->model, &probe, list));
     struct loaded_tensor *loaded = calloc(list->count, sizeof *loaded);
     CHECK_MEMORY(loaded);
+    const struct load_options options = load_options_of(core);
     enum status status =
-        checkpoint_load(checkpoint, list, core->layout, core->device, core->stream, loaded, &core->weights);
+        checkpoint_load(checkpoint, list, &options, core->device, core->stream, loaded, &core->weights);
     if (status == STATUS_OK) {
         status = family->bind(core->model, list, loaded);
     }
@@ -258,7 +281,7 @@ struct rank_memory engine_core_memory(struct engine_core *core) {
         .fixed_bytes = state_pool_bytes(&core->states, 0) + ledger->copied_weight_bytes + ledger->step_bytes +
                        ledger->host_bytes,
         .page_bytes = core->states.page_bytes,
-        .available_bytes = memory_available_bytes("/proc/meminfo", "/proc/self/cgroup", "/sys/fs/cgroup"),
+        .available_bytes = available_bytes(),
         .ledger = *ledger,
     };
 }

@@ -50,6 +50,10 @@ static void publish(struct sluice_request *request) {
 }
 
 void engine_request_free(struct sluice_request *request) {
+    const struct sluice_constraint *constraint = &request->sequence.rules.constraint;
+    if (constraint->release != NULL) {
+        constraint->release(constraint->context);
+    }
     sequence_deinit(&request->sequence);
     pthread_cond_destroy(&request->changed);
     free(request);

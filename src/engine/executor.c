@@ -98,6 +98,11 @@ static enum status alloc_rank_memory(struct executor *executor) {
     CHECK_MEMORY(executor->own_rows);
     CHECK_MEMORY(ranks->step.offsets);
     CHECK_MEMORY(ranks->step.pair_experts);
+    if (ranks->step.balance != NULL) {
+        ranks->step.own_picks =
+            calloc(rows * (size_t)executor->options.model->expert_picks, sizeof *ranks->step.own_picks);
+        CHECK_MEMORY(ranks->step.own_picks);
+    }
     if (!executor_is_leader(executor) && executor_is_on_last_stage(executor)) {
         size_t logits =
             (size_t)ranks->bounds.logit_row_limit * (size_t)executor->options.model->vocabulary_size;
@@ -145,8 +150,10 @@ void executor_destroy(struct executor **executor) {
         if (ranks != NULL) {
             free(ranks->step.offsets);
             free(ranks->step.pair_experts);
+            free(ranks->step.own_picks);
             ranks->step.offsets = NULL;
             ranks->step.pair_experts = NULL;
+            ranks->step.own_picks = NULL;
         }
         device_arena_deinit(&(*executor)->arena);
         executor_free_records(*executor);

@@ -57,6 +57,14 @@ size_t executor_step_bytes(const struct executor *executor);
 /* Of them, those that exist because drafting is on. */
 size_t executor_draft_bytes(const struct executor *executor);
 
+/* Bytes that this rank has sent so far to others of its stage, by collective; zeros with one rank. */
+struct executor_sent_bytes {
+    uint64_t sums;
+    uint64_t gathers;
+    uint64_t exchanges;
+};
+struct executor_sent_bytes executor_sent_bytes(const struct executor *executor);
+
 /*
  * Sends a record to all other ranks; does not wait for them, and does nothing with one rank. For the leader.
  * A round's tokens and biases of sequences that start, which are borrowed, go to the rank that chooses.

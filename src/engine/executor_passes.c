@@ -1,5 +1,6 @@
 /* Passes over the model: main layers, head, draft layer, and what stages hand on. */
 #include "engine/batch_upload.h"
+#include "engine/executor_balance.h"
 #include "engine/executor_internal.h"
 #include "engine/executor_shares.h"
 
@@ -248,6 +249,10 @@ static enum status run_own_layers(struct executor *executor, const struct step *
 
 static enum status run_main_layers(struct executor *executor, const struct batch_view *batch,
                                    const struct pass *pass) {
+    struct executor_ranks *ranks = executor->options.ranks;
+    if (ranks != NULL && !executor->queue.is_dry) {
+        TRY(executor_balance_begin_step(ranks, executor->options.model));
+    }
     executor->step_deal = executor_deal_step(executor, batch->row_count);
     struct step step = executor_make_step(executor, batch, &executor->step_deal);
     struct boundary boundary =

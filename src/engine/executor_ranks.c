@@ -31,7 +31,7 @@ void executor_ranks_abort(const struct executor_ranks *ranks, const char *reason
     }
 }
 
-static int64_t shared_rows_min(const struct sluice_parallel_options *parallel) {
+int64_t executor_ranks_shared_rows_min(const struct sluice_parallel_options *parallel) {
     switch (parallel->row_sharing) {
     case SLUICE_ROW_SHARING_AUTO:
         break;
@@ -59,7 +59,7 @@ static enum expert_exchange exchange_of(const struct sluice_parallel_options *pa
 
 void executor_ranks_share_rows(struct executor_ranks *ranks, const struct sluice_parallel_options *parallel,
                                const struct model *model) {
-    ranks->shared_rows_min = shared_rows_min(parallel);
+    ranks->shared_rows_min = executor_ranks_shared_rows_min(parallel);
     ranks->step.gathers_late = parallel->row_gather != SLUICE_ROW_GATHER_EARLY;
     ranks->step.exchange = exchange_of(parallel, model);
 }
@@ -81,5 +81,5 @@ bool executor_ranks_have_whole_experts(const struct sluice_parallel_options *par
                                         .bytes = (double)model->shared_expert_bytes,
                                         .link_bytes_per_second = 1.0,
                                         .read_bytes_per_second = 1.0};
-    return step_rows >= shared_rows_min(parallel) && sharing_prefers_whole(&choice);
+    return step_rows >= executor_ranks_shared_rows_min(parallel) && sharing_prefers_whole(&choice);
 }

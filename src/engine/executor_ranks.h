@@ -14,6 +14,7 @@
 #include "comm/comm.h"
 #include "engine/plan_record.h"
 #include "model/model.h"
+#include "parallel/expert_balance.h"
 #include "parallel/step.h"
 #include "sluice/engine.h"
 
@@ -28,9 +29,12 @@ struct executor_ranks {
     int64_t shared_rows_min; /* steps of so many rows deal them out over the tensor ranks (S-28) */
     int64_t vocabulary_part; /* rows of the head that this rank has; on the last stage */
     struct plan_bounds bounds;
-    int in_flight_limit;      /* rounds under way at once */
-    struct comm_watch *watch; /* NULL: nobody looks */
-    double deadline_seconds;  /* of waits once the first ticks are over; 0: the groups' own */
+    int in_flight_limit;           /* rounds under way at once */
+    struct expert_balance balance; /* where whole experts move (executor_balance.h); else zeroed */
+    int64_t balance_interval;      /* steps from one placement to the next */
+    int64_t balance_steps;         /* that the stage has begun */
+    struct comm_watch *watch;      /* NULL: nobody looks */
+    double deadline_seconds;       /* of waits once the first ticks are over; 0: the groups' own */
 };
 
 /* The rank that chooses tokens, in the control group. */
@@ -50,6 +54,9 @@ void executor_ranks_begin_tick(struct executor_ranks *ranks, uint64_t number);
 /* How the ranks of a stage share rows: what the options ask for, with the engine's choices for the rest. */
 void executor_ranks_share_rows(struct executor_ranks *ranks, const struct sluice_parallel_options *parallel,
                                const struct model *model);
+
+/* Rows from which on a step's rows are shared (spec S-28); INT64_MAX: never. */
+int64_t executor_ranks_shared_rows_min(const struct sluice_parallel_options *parallel);
 
 /* Whether every rank has the shared experts whole, given the rows of the largest step (spec 3.5). */
 bool executor_ranks_have_whole_experts(const struct sluice_parallel_options *parallel,

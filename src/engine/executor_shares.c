@@ -78,3 +78,13 @@ struct boundary executor_own_boundary(const struct executor *executor, const str
     own.shares = deal->is_shared ? &deal->shares : NULL;
     return own;
 }
+
+struct executor_sent_bytes executor_sent_bytes(const struct executor *executor) {
+    if (executor->options.ranks == NULL) {
+        return (struct executor_sent_bytes){0};
+    }
+    const struct comm *comm = executor->options.ranks->step.tensor;
+    return (struct executor_sent_bytes){.sums = comm_sent_bytes_in(comm, COMM_TRAFFIC_SUM),
+                                        .gathers = comm_sent_bytes_in(comm, COMM_TRAFFIC_GATHER),
+                                        .exchanges = comm_sent_bytes_in(comm, COMM_TRAFFIC_EXCHANGE)};
+}

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "comm/comm_mpi.h"
 #include "engine/job_internal.h"
+#include "engine/job_links.h"
 #include "engine/rank_team.h"
 #include "engine/rank_team_groups.h"
 #include "lib/hash.h"
@@ -42,6 +43,27 @@ static enum status learn_hosts(struct sluice_job *job) {
     return STATUS_OK;
 }
 
+/* Rank 0 tells of slow ones. */
+static enum status look_at_links(struct sluice_job *job) {
+    struct job_link links[TEAM_RANKS_MAX];
+    const char *names[TEAM_RANKS_MAX];
+    struct string_buffer slow = {0};
+    if (job_host_rank_count(job) == job->size) {
+        return STATUS_OK;
+    }
+    for (int rank = 0; rank < job->size; rank++) {
+        names[rank] = job->hosts[rank].name;
+    }
+    TRY(job_links_measure(job->world, job->host_numbers, links));
+    job_links_describe_slow(links, job->size, names, &slow);
+    const char *line = string_buffer_text(&slow);
+    for (size_t length; job->rank == 0 && (length = strcspn(line, "\n")) > 0; line += length + 1) {
+        log_write(LOG_WARNING, "job", "%.*s", (int)length, line);
+    }
+    string_buffer_deinit(&slow);
+    return STATUS_OK;
+}
+
 int job_host_rank_count(const struct sluice_job *job) {
     int count = 0;
     for (int rank = 0; rank < job->size; rank++) {
@@ -56,7 +78,7 @@ static enum status join(struct sluice_job *job, const struct sluice_job_options 
     if (options->peer_secret_file != NULL) {
         TRY(secret_file_read(options->peer_secret_file, &job->secret));
     }
-    TRY(comm_mpi_start(&job->world));
+    TRY(comm_mpi_start(JOB_START_FACTOR * job->deadline_seconds, &job->world));
     job->rank = comm_rank(job->world);
     job->size = comm_size(job->world);
     CHECK(job->size <= TEAM_RANKS_MAX, STATUS_UNSUPPORTED, "the job has %d processes; 1 to %d are possible",
@@ -64,7 +86,8 @@ static enum status join(struct sluice_job *job, const struct sluice_job_options 
     comm_set_deadline(job->world, JOB_START_FACTOR * job->deadline_seconds);
     comm_set_idle_deadline(job->world, COMM_NO_DEADLINE_SECONDS);
     comm_set_name(job->world, "all processes of the job");
-    return learn_hosts(job);
+    TRY(learn_hosts(job));
+    return look_at_links(job);
 }
 
 enum sluice_status sluice_job_join(const struct sluice_job_options *options, struct sluice_job **out) {
@@ -123,6 +146,7 @@ enum status job_order_engine(struct sluice_job *job, const struct sluice_engine_
                              struct job_order *out) {
     *out = (struct job_order){
         .numerics = (int32_t)options->numerics,
+        .weights = (int32_t)options->weights,
         .thread_count = options->thread_count,
         .step_token_limit = options->step_token_limit,
         .sequence_limit = options->sequence_limit,
@@ -175,6 +199,7 @@ options_of(struct sluice_job *job, const struct sluice_engine_options *own, cons
     options.device = order->device;
     options.cpu_features = order->cpu_features;
     options.numerics = (enum sluice_numerics)order->numerics;
+    options.weights = (enum sluice_weights)order->weights;
     options.thread_count = order->thread_count;
     options.context_tokens = order->context_tokens;
     options.step_token_limit = order->step_token_limit;

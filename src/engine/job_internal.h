@@ -18,6 +18,7 @@ struct job_host {
 struct job_order {
     int32_t is_last; /* no engine: the leader leaves */
     int32_t numerics;
+    int32_t weights;
     int32_t thread_count;
     int32_t step_token_limit;
     int32_t sequence_limit;

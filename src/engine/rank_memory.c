@@ -12,6 +12,7 @@ struct host_ranks {
 static struct host_ranks sum_host(const struct rank_memory *ranks, int count, int32_t host,
                                   struct memory_plan_input *input) {
     struct host_ranks found = {.first = count};
+    uint64_t copied_bytes = 0;
     input->fixed_bytes = 0;
     input->page_bytes = 0;
     input->available_bytes = UINT64_MAX;
@@ -25,10 +26,15 @@ static struct host_ranks sum_host(const struct rank_memory *ranks, int count, in
         found.count++;
         input->fixed_bytes += rank->fixed_bytes;
         input->page_bytes += rank->page_bytes;
+        copied_bytes += rank->ledger.copied_weight_bytes;
         /* Who looked later may have seen what others have taken since. */
         if (rank->available_bytes < input->available_bytes) {
             input->available_bytes = rank->available_bytes;
         }
+    }
+    /* Copies are part of what the ranks take, and no longer of what is available. */
+    if (input->available_bytes <= UINT64_MAX - copied_bytes) {
+        input->available_bytes += copied_bytes;
     }
     return found;
 }

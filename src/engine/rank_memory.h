@@ -15,7 +15,7 @@ struct rank_memory {
     int32_t host;
     uint64_t fixed_bytes; /* everything but pages and mapped weights */
     uint64_t page_bytes;
-    uint64_t available_bytes; /* of the host, as this rank sees it */
+    uint64_t available_bytes; /* of the host, as this rank sees it once it has copied its weights */
     struct sluice_memory_ledger ledger;
 };
 

@@ -10,9 +10,11 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "engine/executor_balance.h"
 #include "engine/rank_team_groups.h"
 #include "engine/round.h"
 #include "engine/stage_cut.h"
+#include "parallel/layout_check.h"
 #include "parallel/mesh.h"
 #include "parallel/shard.h"
 
@@ -62,6 +64,7 @@ static enum status check_options(const struct sluice_engine_options *options) {
 }
 
 static enum status cut_layers(struct rank_team *team, const struct engine_core *sizes) {
+    TRY(layout_check_stages(team->mesh.pipeline, sizes->model->layer_count, false));
     team->first_layers = calloc((size_t)team->mesh.pipeline + 1, sizeof *team->first_layers);
     CHECK_MEMORY(team->first_layers);
     return stage_cut_choose(sizes->model, &sizes->options, team->first_layers, &team->imbalance);
@@ -105,7 +108,8 @@ static struct plan_bounds bounds_of(const struct sluice_engine_options *options,
     };
 }
 
-static void place_member(struct rank_team *team, int index, const struct engine_core *sizes) {
+static enum status place_member(struct rank_team *team, int index, const struct engine_core *sizes) {
+    const struct sluice_parallel_options *parallel = &sizes->options.parallel;
     struct rank_member *member = &team->members[index];
     struct mesh_place place = mesh_place_of(&team->mesh, team->first_rank + index);
     member->team = team;
@@ -113,7 +117,9 @@ static void place_member(struct rank_team *team, int index, const struct engine_
                                            .place = place,
                                            .first_layers = team->first_layers,
                                            .has_draft = sizes->options.draft.limit > 0,
-                                           .expert_count = (int)sizes->model->expert_count};
+                                           .expert_count = (int)sizes->model->expert_count,
+                                           .has_movable_experts = executor_balance_is_wanted(parallel)};
+    member->layout.expert_copies = member->layout.has_movable_experts ? parallel->expert_copies : 0;
     member->layout.has_whole_shared_experts = executor_ranks_have_whole_experts(
         &sizes->options.parallel, sizes->model, sizes->options.step_token_limit);
     struct executor_ranks *ranks = &member->ranks;
@@ -131,6 +137,7 @@ static void place_member(struct rank_team *team, int index, const struct engine_
     int64_t context = sizes->options.context_tokens;
     ranks->bounds =
         bounds_of(&sizes->options, (context + sizes->options.page_tokens - 1) / sizes->options.page_tokens);
+    return executor_balance_init(ranks, parallel, sizes->model);
 }
 
 /* Threads of a machine are shared out among its ranks; each has one at least. */
@@ -239,7 +246,7 @@ static enum status place_members(struct rank_team *team, const struct sluice_eng
     status = agree(team, status == STATUS_OK ? cut_layers(team, sizes) : status);
     status = status == STATUS_OK ? share_cut(team) : status;
     for (int i = 0; i < team->local_count && status == STATUS_OK; i++) {
-        place_member(team, i, sizes);
+        status = place_member(team, i, sizes);
     }
     engine_core_close(&sizes);
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
@@ -305,13 +312,9 @@ enum status rank_team_open(const struct sluice_engine_options *options, struct e
     struct sluice_job *job = options->parallel.job;
     *leader = NULL;
     TRY(check_options(options));
-    CHECK(job == NULL || rank_team_size(&options->parallel) == job->size, STATUS_USAGE,
-          "1 data x %d pipeline x 1 context x %d tensor parallel ranks are %d, but the job has %d processes: "
-          "change -pp or -tp, or the number of processes",
-          options->parallel.pipeline, options->parallel.tensor, rank_team_size(&options->parallel),
-          job->size);
     TRY(create_team(options, &team));
     if (job != NULL) {
+        TRY_GOTO(layout_check_rank_count(&team->mesh, job->size, "processes"));
         TRY_GOTO(job_order_engine(job, options, &team->order));
     }
     TRY_GOTO(fill_team(team, options));
@@ -382,6 +385,7 @@ void rank_team_close(struct rank_team **team_pointer) {
         }
         round_runner_destroy(&member->runner);
         engine_core_close(&member->core);
+        executor_balance_deinit(&member->ranks);
         comm_destroy(&member->ranks.control);
         comm_destroy(&member->ranks.pipeline);
         comm_destroy(&member->ranks.step.tensor);

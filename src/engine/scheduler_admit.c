@@ -54,9 +54,19 @@ static struct prefix_match find_prefix(struct scheduler *scheduler, const struct
     return match;
 }
 
+/* Running sequences that will want another page. */
+static int32_t growing_count(const struct scheduler *scheduler) {
+    int32_t count = 0;
+    for (const struct sequence *s = scheduler->running.first; s != NULL; s = s->next) {
+        count += s->page_count < s->page_limit;
+    }
+    return count;
+}
+
 /*
- * Whether there are pages for all known tokens and the next one, and one more for each running sequence: so
- * newcomers do not push out at once what already runs. Alone, a sequence always fits (sequence_init).
+ * Whether there are pages for all known tokens and the next one, and one more for each running sequence that
+ * has not all of its own: so newcomers do not push out at once what already runs. Alone, a sequence always
+ * fits (sequence_init).
  */
 static bool has_pages(const struct scheduler *scheduler, const struct sequence *sequence,
                       const struct prefix_match *match) {
@@ -68,7 +78,7 @@ static bool has_pages(const struct scheduler *scheduler, const struct sequence *
         available += prefix_cache_counters(scheduler->options.prefixes).unused_pages;
     }
     return scheduler->running.count == 0 ||
-           needed - matched_page_count(scheduler, match) + scheduler->running.count <= available;
+           needed - matched_page_count(scheduler, match) + growing_count(scheduler) <= available;
 }
 
 /* The sequence starts behind what matched, in a slot of its own. */

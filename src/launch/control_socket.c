@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -18,11 +19,14 @@
 
 #include "lib/hash.h"
 
-enum { BACKLOG = 128, SEND_SECONDS = 5, NAME_BYTES = 48 };
+enum { BACKLOG = 128, SEND_SECONDS = 5, NAME_BYTES = 48, UNHEARD_MILLISECONDS = 10000 };
 
+/* A rank reports all the time: if nothing is acknowledged, its launcher or the network is gone. */
 void control_socket_prepare(int file) {
     struct timeval patience = {.tv_sec = SEND_SECONDS};
+    unsigned unheard = UNHEARD_MILLISECONDS;
     setsockopt(file, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    setsockopt(file, IPPROTO_TCP, TCP_USER_TIMEOUT, &unheard, sizeof unheard); /* no matter on this host */
 }
 
 static socklen_t make_local(const char *name, struct sockaddr_un *out) {

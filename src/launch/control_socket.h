@@ -19,7 +19,7 @@ enum status control_socket_listen(const char *network_address, int listeners[2],
 /* Connects, on this host if the listener is here. PEER_LOST if nobody listens. The socket is the caller's. */
 enum status control_socket_connect(const char *address, int *socket_out);
 
-/* A message that is not taken is given up after some seconds. */
+/* A message that is not taken is given up after some seconds, and a connection to a host that is silent. */
 void control_socket_prepare(int file);
 
 /* Process at the other end if it is on this host, else 0. */

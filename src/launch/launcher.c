@@ -23,7 +23,8 @@
 
 static const double START_FACTOR = 20; /* of the deadline */
 static const double SILENCE_SECONDS = 5;
-static const double END_SECONDS = 1; /* for ranks, and then for mpirun, to end by themselves */
+static const double END_SECONDS = 0.75; /* for ranks, and then for mpirun, to end by themselves */
+static const double TERM_SECONDS = 1.5; /* for mpirun, which cannot reach a lost host, to end when told to */
 static const double KILL_SECONDS = 10;
 
 enum { POLL_MILLISECONDS = 100, OUTPUT_KEPT_BYTES = 16384, EXIT_SIGNAL_BASE = 128, EXIT_NO_PROGRAM = 127 };
@@ -281,7 +282,7 @@ static void end_mpirun(struct launcher *launcher) {
     }
     if (launcher->mpirun > 0) {
         kill(launcher->mpirun, SIGTERM);
-        wait_for_mpirun(launcher, KILL_SECONDS);
+        wait_for_mpirun(launcher, TERM_SECONDS);
     }
     if (launcher->mpirun > 0) {
         kill(launcher->mpirun, SIGKILL);

@@ -76,6 +76,10 @@ enum status launcher_write_words(const struct launcher_options *options, struct 
     add_setting(out, "oob_tcp_if_include", network);
     if (options->hosts != NULL) {
         add_setting(out, "btl_tcp_if_include", network);
+        /* A host that is cut off ends its ranks soon, not after minutes. */
+        add_setting(out, "oob_tcp_keepalive_time", "5");
+        add_setting(out, "oob_tcp_keepalive_intvl", "2");
+        add_setting(out, "oob_tcp_keepalive_probes", "3");
         enum status status = add_hosts(out, options);
         if (status != STATUS_OK) {
             launcher_words_free(out);

@@ -45,7 +45,8 @@ struct http_verdict http_gate_judge(const struct http_head *head);
  * Whether the head is, byte by byte, "METHOD TARGET VERSION", then "name: value" for each field, then an
  * empty line, all ended by CR LF. The library has put a NUL for each separator and two for each line end, in
  * place, by the time it shows the head: what it passed over without a word, such as a folded line or a bare
- * line feed, leaves a gap between what it shows.
+ * line feed, leaves a gap between what it shows. A NUL beside a line feed leaves none: it passes for a line
+ * end.
  */
 bool http_gate_is_whole(const struct http_head *head);
 

@@ -64,6 +64,22 @@ struct model {
     bool has_draft_layer; /* in the checkpoint, whether drafting is on or not */
 };
 
+/* A row of a step as attention wants it on every rank: bytes that are gathered (spec parallelism 3.6, 3.7).
+ */
+struct attention_rows {
+    size_t hidden_bytes;    /* the row itself, on which the first projections run, or */
+    size_t projected_bytes; /* what these give; */
+    size_t chosen_bytes;    /* the entries that it attends to */
+};
+
+/* Memory that kernels read; of one weight or its scales. */
+struct memory_range {
+    const void *bytes;
+    size_t length;
+};
+
+enum { EXPERT_RANGES_MAX = 8 };
+
 struct model_family {
     const char *model_type; /* as in config.json */
 
@@ -133,6 +149,15 @@ struct model_family {
      * row).
      */
     double (*describe_row_work)(const struct model *model, int64_t position, double *rows_read);
+
+    /* Bytes that ranks which share rows gather for the attention of a layer, per row of a step. */
+    void (*describe_attention_rows)(const struct model *model, enum dtype activation, int layer,
+                                    struct attention_rows *out);
+
+    /* The weights of an expert of a layer, by its number (the draft layer comes behind the others). Returns
+     * how many ranges; 0: none here. */
+    int (*list_expert)(const struct model *model, int layer, int expert,
+                       struct memory_range ranges[EXPERT_RANGES_MAX]);
 
     /* A sentence for `inspect`: layer kinds and sizes. Appends to `out`. */
     void (*describe)(const struct model *model, struct string_buffer *out);

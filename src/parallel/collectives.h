@@ -68,12 +68,19 @@ struct picked_rows {
 enum status parallel_gather_picked(const struct step *step, const struct picked_rows *picked,
                                    struct tensor own, struct tensor *out);
 
+/* The experts of a layer, on all ranks. */
+struct layer_experts {
+    int layer; /* by number; the draft layer comes behind the model's */
+    int64_t count;
+};
+
 /*
  * op_moe_experts over experts that lie on several ranks, for own rows: args->bank holds this rank's experts,
- * or its part of all of them; args->x is rows->tensor, and args->out, of activation type, has the own rows.
- * Each result comes from where its expert is, by itself (spec parallelism 5.2, E-9 strict).
+ * or its part of all of them, or all where they move; args->x is rows->tensor, and args->out, of activation
+ * type, has the own rows. Each result comes from where its expert is, by itself (spec parallelism 5.2, E-9
+ * strict).
  */
 enum status parallel_moe_experts(const struct step *step, const struct placed_rows *rows,
-                                 const struct moe_experts_args *args, int64_t expert_count);
+                                 const struct moe_experts_args *args, const struct layer_experts *layer);
 
 #endif

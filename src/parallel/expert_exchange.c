@@ -7,6 +7,7 @@
  */
 #include "parallel/collectives.h"
 #include "parallel/collectives_internal.h"
+#include "parallel/expert_balance.h"
 
 /* Whole experts on several ranks, and who has which. */
 struct exchange {
@@ -31,9 +32,26 @@ static int owner_of(int32_t expert, int64_t expert_count, int ranks) {
     return 0;
 }
 
+/* Picks of all rows become the ranks that compute them; where experts move, they are counted. */
+static void find_owners(const struct exchange *exchange, const struct layer_experts *layer) {
+    const struct step_ranks *ranks = exchange->step->ranks;
+    for (int64_t pair = 0; pair < exchange->rows * exchange->picks; pair++) {
+        int32_t expert = exchange->owners[pair];
+        if (ranks->balance == NULL) {
+            exchange->owners[pair] = owner_of(expert, layer->count, ranks->count);
+            continue;
+        }
+        int owner = expert_balance_owner(ranks->balance, layer->layer, expert, pair / exchange->picks);
+        expert_balance_count(ranks->balance, layer->layer, expert);
+        exchange->owners[pair] = owner;
+        ranks->own_picks[pair] = owner == ranks->rank ? expert : -1;
+    }
+}
+
 /* `experts`: the picks of all rows. In a dry run nobody has picked anything. */
 static enum status begin_exchange(const struct step *step, const struct moe_experts_args *args,
-                                  const struct tensor *experts, int64_t expert_count, struct exchange *out) {
+                                  const struct tensor *experts, const struct layer_experts *layer,
+                                  struct exchange *out) {
     const struct step_ranks *ranks = step->ranks;
     *out = (struct exchange){.step = step,
                              .rows = step->batch->row_count,
@@ -52,10 +70,23 @@ static enum status begin_exchange(const struct step *step, const struct moe_expe
     out->receive_offsets = ranks->offsets + ranks->count + 1;
     TRY(stream_copy_to_host(step->queue->stream, out->owners, experts->data, tensor_bytes(experts)));
     TRY(stream_synchronize(step->queue->stream));
-    for (int64_t pair = 0; pair < out->rows * out->picks; pair++) {
-        out->owners[pair] = owner_of(out->owners[pair], expert_count, ranks->count);
-    }
+    find_owners(out, layer);
     return STATUS_OK;
+}
+
+/*
+ * Picks (all rows, picks) that this rank computes; the others are of no expert. Where experts lie in order
+ * the bank leaves the others out.
+ */
+static enum status keep_own_picks(const struct exchange *exchange, struct tensor *experts) {
+    const struct step *step = exchange->step;
+    if (step->ranks->balance == NULL) {
+        return STATUS_OK;
+    }
+    STEP_TENSOR(step, DTYPE_I32, experts, exchange->rows, exchange->picks);
+    return step->queue->is_dry ? STATUS_OK
+                               : stream_copy_to_device(step->queue->stream, experts->data,
+                                                       step->ranks->own_picks, tensor_bytes(experts));
 }
 
 static enum status copy(const struct step *step, void *to, const void *from, size_t bytes) {
@@ -125,11 +156,13 @@ static enum status gather_results(const struct exchange *exchange, unsigned char
 
 /* Every rank has all rows and computes those results that its experts give. */
 static enum status share_results(const struct step *step, const struct moe_experts_args *args,
-                                 int64_t expert_count) {
+                                 const struct layer_experts *layer) {
+    struct moe_experts_args here = *args;
     struct exchange exchange;
     void *packed;
-    TRY(op_moe_experts(step->queue, args));
-    TRY(begin_exchange(step, args, &args->experts, expert_count, &exchange));
+    TRY(begin_exchange(step, args, &args->experts, layer, &exchange));
+    TRY(keep_own_picks(&exchange, &here.experts));
+    TRY(op_moe_experts(step->queue, &here));
     TRY(device_arena_alloc(step->queue->arena, tensor_bytes(&args->out), &packed));
     return step->queue->is_dry ? STATUS_OK : gather_results(&exchange, args->out.data, packed);
 }
@@ -291,11 +324,12 @@ static enum status return_results(const struct exchange *exchange, struct tensor
 
 /* Rows are dealt out: they go to their experts, and the results come back. */
 static enum status exchange_rows(const struct step *step, const struct moe_experts_args *args,
-                                 int64_t expert_count) {
+                                 const struct layer_experts *layer) {
     struct moe_experts_args here = *args;
     struct exchange exchange;
     TRY(gather_inputs(step, step->ranks->exchange == EXPERT_EXCHANGE_GATHER, &here));
-    TRY(begin_exchange(step, args, &here.experts, expert_count, &exchange));
+    TRY(begin_exchange(step, args, &here.experts, layer, &exchange));
+    TRY(keep_own_picks(&exchange, &here.experts));
     if (exchange.computes_picked_only) {
         TRY(dispatch_rows(&exchange, &here));
     }
@@ -320,7 +354,7 @@ static enum status sum_results(const struct step *step, const struct moe_experts
 }
 
 enum status parallel_moe_experts(const struct step *step, const struct placed_rows *rows,
-                                 const struct moe_experts_args *args, int64_t expert_count) {
+                                 const struct moe_experts_args *args, const struct layer_experts *layer) {
     TRY(parallel_expect_own(step, rows, "experts"));
     if (parallel_is_alone(step)) {
         return op_moe_experts(step->queue, args);
@@ -329,8 +363,7 @@ enum status parallel_moe_experts(const struct step *step, const struct placed_ro
     if (!step->ranks->has_expert_parallelism) {
         TRY(sum_results(step, args));
     } else {
-        TRY(step->shares == NULL ? share_results(step, args, expert_count)
-                                 : exchange_rows(step, args, expert_count));
+        TRY(step->shares == NULL ? share_results(step, args, layer) : exchange_rows(step, args, layer));
     }
     device_arena_release(step->queue->arena, mark);
     return STATUS_OK;

@@ -18,10 +18,12 @@
 /* Stages' layer ranges and what else decides where tensors live. */
 struct shard_layout {
     struct mesh_shape mesh;
-    struct mesh_place place; /* of the rank in question */
-    const int *first_layers; /* [P + 1]: stage s owns layers first_layers[s] to first_layers[s + 1] - 1 */
-    bool has_draft;          /* drafting is on */
-    int expert_count;        /* of a layer; dealt out in order over the expert group */
+    struct mesh_place place;  /* of the rank in question */
+    const int *first_layers;  /* [P + 1]: stage s owns layers first_layers[s] to first_layers[s + 1] - 1 */
+    bool has_draft;           /* drafting is on */
+    int expert_count;         /* of a layer; dealt out in order over the expert group */
+    int expert_copies;        /* places beyond the experts of a layer (E-1): some are on several ranks */
+    bool has_movable_experts; /* every rank can read all experts, and starts with some of them */
     bool has_whole_shared_experts; /* experts that see every row are whole on every rank (spec 3.5) */
 };
 

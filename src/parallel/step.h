@@ -27,6 +27,8 @@ enum expert_exchange {
     EXPERT_EXCHANGE_DISPATCH, /* each row to the ranks that have some of its experts (A2A) */
 };
 
+struct expert_balance;
+
 /* The group of ranks that shares a step's work; for parallel/ only. */
 struct step_ranks {
     struct comm *tensor;         /* ranks of the stage; each has a part of the matrices. Dry runs need none */
@@ -36,7 +38,9 @@ struct step_ranks {
     enum expert_exchange exchange;
     bool gathers_late;     /* the first projections of attention run on the own rows (spec parallelism 3.6) */
     int32_t *pair_experts; /* host scratch [rows of a step * picks] */
-    size_t *offsets;       /* host scratch [2 * (ranks + 1)] */
+    struct expert_balance *balance; /* NULL: whole experts lie in order, each on one rank */
+    int32_t *own_picks;             /* with it: host scratch [rows of a step * picks] */
+    size_t *offsets;                /* host scratch [2 * (ranks + 1)] */
 };
 
 struct step {

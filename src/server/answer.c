@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "server/answer_metrics.h"
 #include "server/api_internal.h"
 
 static const struct service_kind *service_of(const struct answer *answer) {
@@ -44,6 +45,7 @@ static struct answer *create(struct api *api, const struct api_request *request,
     const char *request_id = request->request_id != NULL ? request->request_id : "";
     answer->id = arena_format(&answer->arena, "%s%.200s", id_prefix, request_id);
     answer->created = (int64_t)time(NULL);
+    answer->moment_opened = clock_seconds();
     if (answer->id == NULL) {
         destroy(answer);
         return NULL;
@@ -210,6 +212,7 @@ void answer_launch(struct answer *answer, enum status status) {
         return;
     }
     if (!take_places(answer)) {
+        metrics_record_rejection(answer->api->options.metrics);
         reply->kind->header(reply, (struct reply_header){"Retry-After", "1"});
         api_reply_error(reply, answer->path, 429,
                         "too many requests are under way; try again in a moment, or ask the operator for a "
@@ -232,6 +235,7 @@ static struct service_rules rules_of(const struct answer_settings *settings, str
     }
     return (struct service_rules){.grammar = settings->grammar,
                                   .grammar_text = settings->grammar_text,
+                                  .is_grammar_optional = settings->is_grammar_optional,
                                   .starts_in_reasoning = settings->starts_in_reasoning,
                                   .stops = stops,
                                   .stop_count = settings->stop_count,
@@ -267,17 +271,10 @@ static struct service_request service_request_of(const struct answer_item *item,
 }
 
 static enum status submit_item(struct answer_item *item) {
-    struct answer_settings *settings = &item->answer->settings;
     struct service *service = item->answer->api->options.service;
     struct service_text stops[STOP_STRINGS_MAX];
     struct service_request request = service_request_of(item, stops);
     enum status status = service->kind->submit(service, &request, &item->generation);
-    if (status == STATUS_UNSUPPORTED && settings->is_grammar_optional) {
-        settings->is_grammar_optional = false;
-        settings->grammar = SERVICE_GRAMMAR_NONE;
-        request = service_request_of(item, stops);
-        status = service->kind->submit(service, &request, &item->generation);
-    }
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }
 
@@ -327,6 +324,7 @@ static enum status check_end(const struct answer_item *item) {
 static enum status finish_item(struct answer_item *item, const struct output_sink *sink) {
     struct answer *answer = item->answer;
     TRY(answer_choice_finish(&item->choice, item->state.finish_reason, sink));
+    answer_metrics_end(item, item->choice.finish == ANSWER_FINISH_LENGTH ? METRICS_LENGTH : METRICS_STOP);
     service_of(answer)->release(&item->generation);
     answer->unfinished_count--;
     return answer->format->finish_choice != NULL ? answer->format->finish_choice(item) : STATUS_OK;
@@ -341,6 +339,7 @@ static enum status pump(struct answer_item *item) {
     }
     service_of(item->answer)->take(item->generation, &update);
     item->state = update.state;
+    answer_metrics_take(item, update.token_count);
     TRY(take_prompt_tokens(item, &update));
     for (size_t i = 0; i < update.token_count && !item->answer->settings.is_answer_dropped; i++) {
         TRY(answer_choice_push(&item->choice, &update.tokens[i], &sink));
@@ -397,7 +396,9 @@ static bool has_stream(const struct answer *answer) {
 static void release_generations(struct answer *answer) {
     for (size_t i = 0; i < answer->item_count; i++) {
         if (answer->items[i].generation != NULL) {
+            answer_metrics_end(&answer->items[i], answer->is_failed ? METRICS_ERROR : METRICS_ABORT);
             service_of(answer)->release(&answer->items[i].generation);
+            answer->unfinished_count--;
         }
     }
 }

@@ -59,6 +59,7 @@ struct answer_item {
     struct sluice_request_state state;
     struct answer_choice choice;
     struct answer_message message; /* filled in by the format */
+    double moment_taken;           /* when tokens last came; 0: none yet */
     bool has_begun;                /* the format has written something of it */
     size_t text_offset;            /* characters so far, for completions */
 };
@@ -84,6 +85,7 @@ struct answer {
 
     const char *id; /* of the reply's object */
     int64_t created;
+    double moment_opened;
     struct string_buffer out; /* written to the reply at the end of each run */
     struct string_buffer scratch;
     double moment_written;

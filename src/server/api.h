@@ -15,12 +15,14 @@
 #include "server/service.h"
 
 struct api;
+struct metrics;
 struct tokenizer;
 
 /* What the operator chose; borrowed as long as the api lives. */
 struct api_options {
     struct service *service;
     const struct tokenizer *tokenizer;
+    struct metrics *metrics;        /* NULL: nothing is counted */
     const char *model_directory;    /* config.json and generation_config.json are read there */
     const char *const *model_names; /* as clients call it; the first one is what replies say */
     size_t model_name_count;

@@ -24,6 +24,7 @@ enum status journal_entry_create(const struct service_request *request, double n
     }
     entry->prompt_count = request->options.prompt_count;
     entry->priority = request->options.priority;
+    entry->has_grammar = request->rules.grammar != SERVICE_GRAMMAR_NONE;
     entry->submitted_at = now;
     entry->deadline = request->options.timeout_seconds > 0.0 ? now + request->options.timeout_seconds : 0.0;
     entry->notify = request->notify;
@@ -114,6 +115,7 @@ enum status journal_entry_write(struct journal_entry *entry, double now, struct 
     arena_deinit(&arena);
     entry->sent_at = now;
     entry->sent_token_count = entry->token_count;
+    entry->is_answered = false;
     entry->before = entry->state;
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }
@@ -219,6 +221,7 @@ static void set_message(struct journal_entry *entry, struct service_text text) {
 }
 
 enum status journal_entry_update(struct journal_entry *entry, const struct wire_update *update) {
+    entry->is_answered = true;
     if (update->prompt_tokens.count > 0 && !entry->has_prompt_tokens) {
         TRY(batch_append(&entry->fresh_prompt, &update->prompt_tokens));
         entry->has_prompt_tokens = true;

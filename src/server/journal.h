@@ -31,6 +31,7 @@ struct journal_entry {
     struct string_buffer record; /* the request, as a frame */
     size_t prompt_count;
     int priority;
+    bool has_grammar;
     double submitted_at;
     double deadline; /* 0: none */
     int32_t *tokens; /* of the answer so far */
@@ -47,6 +48,7 @@ struct journal_entry {
     /* The submission under way. */
     double sent_at;
     size_t sent_token_count;            /* tokens that went with it */
+    bool is_answered;                   /* the worker has said something of it */
     struct sluice_request_state before; /* what earlier submissions had done */
 
     int strikes; /* workers that died over it without a new token in between */

@@ -105,7 +105,10 @@ enum status request_chat_choose_tools(struct answer_settings *settings, struct r
     struct json_writer writer = json_writer_on(&text);
     if (choice->name != NULL) {
         json_writer_begin(&writer, NULL, '{');
+        json_writer_text(&writer, "type", "function");
+        json_writer_begin(&writer, "function", '{');
         json_writer_text(&writer, "name", choice->name);
+        json_writer_end(&writer, '}');
         json_writer_end(&writer, '}');
     } else {
         json_writer_text(&writer, NULL, choice->word);

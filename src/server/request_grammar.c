@@ -172,7 +172,7 @@ enum status request_grammar_set_tools(struct answer_settings *settings, struct r
     enum status status = STATUS_OK;
     string_buffer_append_text(&text, "{\"tools\":");
     TRY_GOTO(json_write(tools, &text));
-    string_buffer_append_format(&text, ",\"choice\":%s,\"parallel\":%s}", choice_json,
+    string_buffer_append_format(&text, ",\"tool_choice\":%s,\"parallel_tool_calls\":%s}", choice_json,
                                 is_parallel ? "true" : "false");
     TRY_GOTO(string_buffer_check(&text));
     TRY_GOTO(set_grammar(settings, reader, "tool_choice", SERVICE_GRAMMAR_TOOLS,

@@ -18,8 +18,8 @@ enum status request_grammar_read_format(struct answer_settings *settings, struct
                                         const struct json *format, bool is_schema_flat, struct arena *arena);
 
 /*
- * The form of tool calls: `choice_json` is "auto" or "required" with its quotes, or {"name": ...}. "auto"
- * gives way to another form; together with one, the others are BAD_ARGUMENT.
+ * The form of tool calls: `choice_json` is "auto" or "required" with its quotes, or a function's object.
+ * "auto" gives way to another form; together with one, the others are BAD_ARGUMENT.
  */
 enum status request_grammar_set_tools(struct answer_settings *settings, struct request_reader *reader,
                                       const struct json *tools, const char *choice_json, bool is_parallel,

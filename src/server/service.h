@@ -26,8 +26,7 @@ enum service_grammar {
     SERVICE_GRAMMAR_REGEX,       /* text: a pattern that the whole answer matches */
     SERVICE_GRAMMAR_CHOICE,      /* text: a JSON array of strings */
     SERVICE_GRAMMAR_EBNF,        /* text: a grammar */
-    SERVICE_GRAMMAR_TOOLS,       /* text: {"tools": [...], "choice": "auto" | "required" | {"name": ...},
-                                    "parallel": bool} */
+    SERVICE_GRAMMAR_TOOLS,       /* text: an object (text/grammar/tool_grammar.h) */
 };
 
 struct service_text {
@@ -38,6 +37,7 @@ struct service_text {
 struct service_rules {
     enum service_grammar grammar;
     struct service_text grammar_text;
+    bool is_grammar_optional;         /* one that is UNSUPPORTED is left out */
     bool starts_in_reasoning;         /* the grammar holds behind the end of thinking */
     const struct service_text *stops; /* the answer ends where one of them is complete */
     size_t stop_count;
@@ -95,7 +95,7 @@ struct service_kind {
     bool (*is_ready)(struct service *service, const char **why);
     struct sluice_engine_facts (*facts)(struct service *service);
     void (*stats)(struct service *service, struct service_stats *out);
-    enum status (*clear_prefix_cache)(struct service *service);
+    enum status (*clear_prefix_cache)(struct service *service); /* soon */
     void (*close)(struct service **service);
 };
 

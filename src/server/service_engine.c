@@ -4,50 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/service_engine_internal.h"
 #include "sluice/request.h"
 
-struct engine_service {
-    struct service service;
-    struct sluice_engine *engine;
-};
-
-/* Tokens that were handed out with the last take. */
-struct token_lump {
-    struct service_token *tokens;       /* [capacity] */
-    struct sluice_log_probability *top; /* [capacity][likeliest tokens of each] */
-    size_t capacity;
-};
-
-struct engine_generation {
-    struct generation generation;
-    struct sluice_request *request;
-    int top_count; /* likeliest tokens that are recorded with each; -1: nothing is recorded */
-    size_t taken_count;
-    struct token_lump lump;
-    int prompt_top_count; /* the same of the prompt */
-    int32_t *prompt;      /* its tokens until they are handed out; NULL: nothing of it is */
-    size_t prompt_count;
-    struct token_lump prompt_lump;
-};
-
-static struct sluice_engine *engine_of(const struct service *service) {
-    return ((const struct engine_service *)(const void *)service)->engine;
+static struct engine_service *service_of(struct service *service) {
+    return (struct engine_service *)(void *)service;
 }
 
 static struct engine_generation *own(struct generation *generation) {
     return (struct engine_generation *)(void *)generation;
-}
-
-static enum status check_rules(const struct service_request *request) {
-    const struct service_rules *rules = &request->rules;
-    CHECK(rules->grammar == SERVICE_GRAMMAR_NONE, STATUS_UNSUPPORTED,
-          "structured output is not supported by this server: leave the request's format free");
-    CHECK(rules->stop_count == 0 && rules->min_tokens == 0 && rules->allowed_token_count == 0 &&
-              rules->bad_word_count == 0,
-          STATUS_UNSUPPORTED,
-          "stop strings, min_tokens, allowed_token_ids and bad_words are not supported by this server: leave "
-          "them out");
-    return STATUS_OK;
 }
 
 static void lump_deinit(struct token_lump *lump) {
@@ -55,9 +20,10 @@ static void lump_deinit(struct token_lump *lump) {
     free(lump->top);
 }
 
-static void generation_free(struct engine_generation *generation) {
+void service_engine_free_generation(struct engine_generation *generation) {
     lump_deinit(&generation->lump);
     lump_deinit(&generation->prompt_lump);
+    string_buffer_deinit(&generation->wait.record);
     free(generation->prompt);
     free(generation);
 }
@@ -75,22 +41,36 @@ static enum status keep_prompt(struct engine_generation *generation,
     return STATUS_OK;
 }
 
-static enum status submit(struct service *service, const struct service_request *request,
-                          struct generation **out) {
-    TRY(check_rules(request));
-    struct engine_generation *generation = calloc(1, sizeof *generation);
-    CHECK_MEMORY(generation);
+enum status service_engine_submit_now(struct engine_service *service, const struct service_request *request,
+                                      struct sluice_request **out) {
     struct sluice_request_options options = request->options;
     options.notify = request->notify;
     options.notify_context = request->notify_context;
+    options.constraint = (struct sluice_constraint){0};
+    if (rule_book_has_rules(&request->rules)) {
+        TRY(rule_book_apply(service->book, request, &options.constraint));
+    }
+    enum status status = (enum status)sluice_engine_submit(service->engine, &options, out);
+    if (status != STATUS_OK && options.constraint.release != NULL) {
+        options.constraint.release(options.constraint.context);
+    }
+    return status;
+}
+
+static enum status submit(struct service *service, const struct service_request *request,
+                          struct generation **out) {
+    struct engine_generation *generation = calloc(1, sizeof *generation);
+    CHECK_MEMORY(generation);
     generation->generation.service = service;
-    generation->top_count = options.log_probability_count;
-    enum status status = keep_prompt(generation, &options);
-    if (status == STATUS_OK) {
-        status = (enum status)sluice_engine_submit(engine_of(service), &options, &generation->request);
+    generation->top_count = request->options.log_probability_count;
+    enum status status = keep_prompt(generation, &request->options);
+    if (status == STATUS_OK && rule_book_is_slow(&request->rules)) {
+        status = service_engine_submit_later(service_of(service), request, generation);
+    } else if (status == STATUS_OK) {
+        status = service_engine_submit_now(service_of(service), request, &generation->request);
     }
     if (status != STATUS_OK) {
-        generation_free(generation);
+        service_engine_free_generation(generation);
         return error_forward(status, ERROR_HERE);
     }
     *out = &generation->generation;
@@ -164,11 +144,28 @@ static bool take_prompt(struct engine_generation *generation, struct service_upd
     return true;
 }
 
+/* The request; NULL while the grammar is being compiled, and if that failed. */
+static struct sluice_request *request_of(struct engine_generation *generation,
+                                         struct sluice_request_state *instead) {
+    struct engine_service *service = service_of(generation->generation.service);
+    pthread_mutex_lock(&service->mutex);
+    struct sluice_request *request = generation->request;
+    *instead = generation->ended;
+    pthread_mutex_unlock(&service->mutex);
+    instead->message = generation->message;
+    return request;
+}
+
 static void take(struct generation *handle, struct service_update *out) {
     struct engine_generation *generation = own(handle);
-    *out = (struct service_update){.state = sluice_request_state(generation->request)};
+    *out = (struct service_update){0};
+    struct sluice_request *request = request_of(generation, &out->state);
+    if (request == NULL) {
+        return;
+    }
+    out->state = sluice_request_state(request);
     if (!take_prompt(generation, out) || !take_tokens(generation, out)) {
-        sluice_request_cancel(generation->request);
+        sluice_request_cancel(request);
         out->state.phase = SLUICE_REQUEST_FINISHED;
         out->state.finish_reason = SLUICE_FINISH_ERROR;
         out->state.status = SLUICE_OUT_OF_MEMORY;
@@ -177,15 +174,30 @@ static void take(struct generation *handle, struct service_update *out) {
     }
 }
 
-static void cancel(struct generation *generation) {
-    sluice_request_cancel(own(generation)->request);
+static void cancel(struct generation *handle) {
+    struct engine_generation *generation = own(handle);
+    struct engine_service *service = service_of(handle->service);
+    pthread_mutex_lock(&service->mutex);
+    generation->wait.is_cancelled = true;
+    struct sluice_request *request = generation->request;
+    pthread_mutex_unlock(&service->mutex);
+    if (request != NULL) {
+        sluice_request_cancel(request);
+    }
 }
 
 static void release(struct generation **handle) {
     struct engine_generation *generation = own(*handle);
+    struct engine_service *service = service_of((*handle)->service);
     *handle = NULL;
-    sluice_request_release(&generation->request);
-    generation_free(generation);
+    pthread_mutex_lock(&service->mutex);
+    generation->wait.is_released = true;
+    bool is_waiting = generation->wait.is_waiting;
+    pthread_mutex_unlock(&service->mutex);
+    if (!is_waiting) {
+        sluice_request_release(&generation->request);
+        service_engine_free_generation(generation);
+    }
 }
 
 static bool is_ready(struct service *service, const char **why) {
@@ -195,23 +207,36 @@ static bool is_ready(struct service *service, const char **why) {
 }
 
 static struct sluice_engine_facts facts(struct service *service) {
-    return sluice_engine_facts(engine_of(service));
+    return sluice_engine_facts(service_of(service)->engine);
 }
 
 static void stats(struct service *service, struct service_stats *out) {
     *out = (struct service_stats){
-        .engine = sluice_engine_stats(engine_of(service)), .worker_count = 1, .ready_count = 1};
+        .engine = sluice_engine_stats(service_of(service)->engine), .worker_count = 1, .ready_count = 1};
 }
 
 static enum status clear_prefix_cache(struct service *service) {
-    return (enum status)sluice_engine_clear_prefix_cache(engine_of(service));
+    pthread_mutex_lock(&service_of(service)->mutex);
+    service_of(service)->is_clearing = true;
+    pthread_cond_signal(&service_of(service)->wanted);
+    pthread_mutex_unlock(&service_of(service)->mutex);
+    return STATUS_OK;
 }
 
 static void close_service(struct service **handle) {
-    struct engine_service *service = (struct engine_service *)(void *)*handle;
+    struct engine_service *service = service_of(*handle);
     *handle = NULL;
+    service_engine_stop_thread(service);
     sluice_engine_close(&service->engine);
+    rule_book_close(&service->book);
     free(service);
+}
+
+static enum status open_parts(struct engine_service *service, const struct sluice_engine_options *options) {
+    TRY((enum status)sluice_engine_open(options, &service->engine));
+    int64_t vocabulary_size = sluice_engine_facts(service->engine).vocabulary_size;
+    TRY(rule_book_open(options->model_directory, vocabulary_size, &service->book));
+    return service_engine_start_thread(service);
 }
 
 enum status service_engine_open(const struct sluice_engine_options *options, struct service **out) {
@@ -229,8 +254,10 @@ enum status service_engine_open(const struct sluice_engine_options *options, str
     struct engine_service *service = calloc(1, sizeof *service);
     CHECK_MEMORY(service);
     service->service.kind = &kind;
-    enum status status = (enum status)sluice_engine_open(options, &service->engine);
+    enum status status = open_parts(service, options);
     if (status != STATUS_OK) {
+        sluice_engine_close(&service->engine);
+        rule_book_close(&service->book);
         free(service);
         return error_forward(status, ERROR_HERE);
     }

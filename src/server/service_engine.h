@@ -7,8 +7,10 @@
 #include "server/service.h"
 
 /*
- * Opens the engine. Errors as sluice_engine_open. Submitting gives UNSUPPORTED for rules that cannot be kept
- * here. Owned: close, once all generations have been released.
+ * Opens the engine. Errors as sluice_engine_open. What is wrong with a grammar comes as the end of its
+ * generation, with the status that submit would have had: a thread compiles it, and nobody waits. Without a
+ * tokenizer.json in the model's folder rules are UNSUPPORTED. Owned: close, once all generations have been
+ * released.
  */
 enum status service_engine_open(const struct sluice_engine_options *options, struct service **out);
 

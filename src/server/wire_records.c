@@ -33,6 +33,7 @@ static void visit_options(struct wire_codec *codec, struct sluice_request_option
 static void visit_rules(struct wire_codec *codec, struct service_rules *rules) {
     rules->grammar = (enum service_grammar)wire_choice(codec, (int)rules->grammar, SERVICE_GRAMMAR_TOOLS);
     rules->grammar_text = wire_text(codec, rules->grammar_text);
+    rules->is_grammar_optional = wire_bool(codec, rules->is_grammar_optional);
     rules->starts_in_reasoning = wire_bool(codec, rules->starts_in_reasoning);
     rules->stops = wire_texts(codec, rules->stops, &rules->stop_count);
     rules->min_tokens = wire_size(codec, rules->min_tokens);

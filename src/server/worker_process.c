@@ -36,7 +36,7 @@ static int spawn(const char *program, const char *const *arguments, int socket, 
     posix_spawnattr_init(&attributes);
     int error = posix_spawn_file_actions_adddup2(&actions, socket, WORKER_PROCESS_SOCKET);
     if (error == 0) {
-        error = posix_spawn_file_actions_addclosefrom_np(&actions, WORKER_PROCESS_SOCKET + 1);
+        error = posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
     }
     if (error == 0) {
         error = set_attributes(&attributes);

@@ -11,11 +11,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include "base/status.h"
 
-/* The descriptor that a worker finds its end of the wire at; it inherits no other but the standard ones. */
-enum { WORKER_PROCESS_SOCKET = 3 };
+/*
+ * The descriptor that a worker finds its end of the wire at, in place of the standard input: a worker of
+ * several processes passes that on to the one that speaks for them. It inherits the standard ones only.
+ */
+enum { WORKER_PROCESS_SOCKET = STDIN_FILENO };
 
 /*
  * Starts `program` with `arguments` (the first one is its name, the last one NULL). The front's end of the

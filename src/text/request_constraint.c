@@ -208,15 +208,26 @@ static bool fill_mask(const struct request_constraint *constraint, struct gramma
     return true;
 }
 
+/* Whether a request without end tokens is over, because its grammar can only end. */
+static bool is_over_at(const struct request_constraint *constraint, const struct grammar_automaton *automaton,
+                       const struct constraint_place *place) {
+    return automaton != NULL && constraint->options.end_token_count == 0 && !place->is_thinking &&
+           grammar_automaton_must_end(automaton, place->set);
+}
+
 static bool allow(void *context, const int32_t *drafts, size_t draft_count, uint32_t *mask) {
     struct request_constraint *constraint = context;
     struct grammar_automaton *automaton = begin(constraint);
     struct constraint_place place = constraint->place;
     struct history history = {&constraint->tokens, drafts, draft_count};
-    for (size_t i = 0; i < draft_count; i++) {
+    bool is_over = false;
+    for (size_t i = 0; i < draft_count && !is_over; i++) {
         move_place(constraint, automaton, &place, drafts[i]);
+        is_over = is_end_token(constraint, drafts[i]) || is_over_at(constraint, automaton, &place);
     }
-    bool is_filled = fill_mask(constraint, automaton, &place, &history, mask);
+    /* Nothing follows drafts that end the request, but the engine asks, and no token at all would be an
+     * error. */
+    bool is_filled = !is_over && fill_mask(constraint, automaton, &place, &history, mask);
     end(constraint);
     return is_filled;
 }
@@ -276,7 +287,7 @@ static size_t count_allowed(void *context, const int32_t *drafts, size_t draft_c
             break;
         }
         move_place(constraint, automaton, &place, token);
-        is_over = is_end_token(constraint, token);
+        is_over = is_end_token(constraint, token) || is_over_at(constraint, automaton, &place);
         count++;
     }
     end(constraint);
@@ -300,9 +311,7 @@ static bool accept(void *context, int32_t token) {
     struct grammar_automaton *automaton = begin(constraint);
     bool was_thinking = constraint->place.is_thinking;
     move_place(constraint, automaton, &constraint->place, token);
-    bool is_over = automaton != NULL && constraint->options.end_token_count == 0 &&
-                   !constraint->place.is_thinking &&
-                   grammar_automaton_must_end(automaton, constraint->place.set);
+    bool is_over = is_over_at(constraint, automaton, &constraint->place);
     end(constraint);
     /* Without the token nothing that follows could be judged. */
     constraint->is_out_of_memory =
@@ -314,7 +323,8 @@ static bool accept(void *context, int32_t token) {
 }
 
 struct sluice_constraint request_constraint_interface(struct request_constraint *constraint) {
-    return (struct sluice_constraint){count_allowed, allow, accept, constraint};
+    return (struct sluice_constraint){
+        .count_allowed = count_allowed, .allow = allow, .accept = accept, .context = constraint};
 }
 
 const struct stop_string *request_constraint_stop(const struct request_constraint *constraint) {

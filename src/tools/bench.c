@@ -84,6 +84,26 @@ static enum status decode(struct bench_session *session, int64_t batch, int64_t 
     return STATUS_OK;
 }
 
+/* Pages of every slot's own, on all ranks. */
+static enum status map_own_pages(struct bench_session *session) {
+    const struct state_pool *states = &session->core->states;
+    int64_t entries = session->slot_count * states->pages_per_slot;
+    struct step_page_update *updates = calloc((size_t)entries, sizeof *updates);
+    CHECK_MEMORY(updates);
+    for (int64_t i = 0; i < entries; i++) {
+        updates[i] = (struct step_page_update){.slot = (int32_t)(i / states->pages_per_slot),
+                                               .index = (int32_t)(i % states->pages_per_slot),
+                                               .page = (int32_t)i};
+    }
+    const struct step_plan plan = {.page_updates = updates, .page_update_count = (int32_t)entries};
+    enum status status = executor_change_state(session->core->executor, &plan);
+    if (status == STATUS_OK) {
+        status = stream_synchronize(session->core->stream);
+    }
+    free(updates);
+    return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
+}
+
 static enum status copy_slot(struct bench_session *session, int64_t from, int64_t to) {
     struct state_pool *states = &session->core->states;
     struct stream *stream = session->core->stream;
@@ -94,6 +114,26 @@ static enum status copy_slot(struct bench_session *session, int64_t from, int64_
         TRY(state_pool_copy_page(states, stream, from_pages[i], to_pages[i]));
     }
     return stream_synchronize(stream);
+}
+
+/* State for the slots that were not prefilled when prefill was measured. */
+static enum status fill_other_slots(struct bench_session *session, int64_t length) {
+    int64_t filled = session->request->repeats;
+    double seconds;
+    for (int64_t slot = filled; slot < session->slot_count; slot++) {
+        TRY(session->report->tensor == 1 ? copy_slot(session, slot % filled, slot)
+                                         : prefill(session, slot, length, &seconds));
+    }
+    return STATUS_OK;
+}
+
+/* What was sent since `before`, per run of so many. */
+static struct bench_sent sent_since(const struct bench_session *session,
+                                    const struct executor_sent_bytes *before, int64_t runs) {
+    struct executor_sent_bytes now = executor_sent_bytes(session->core->executor);
+    return (struct bench_sent){.sums = (double)(now.sums - before->sums) / (double)runs,
+                               .gathers = (double)(now.gathers - before->gathers) / (double)runs,
+                               .exchanges = (double)(now.exchanges - before->exchanges) / (double)runs};
 }
 
 static void add_floor(const struct bench_report *report, struct bench_measure *measure) {
@@ -113,13 +153,13 @@ static void add_work(struct bench_session *session, const struct step_shape *sha
 
 static enum status measure_prefill(struct bench_session *session, int64_t length, struct bench_measure *out) {
     int repeats = session->request->repeats;
+    struct executor_sent_bytes before = executor_sent_bytes(session->core->executor);
     *out = (struct bench_measure){0};
     for (int r = 0; r < repeats; r++) {
         TRY(prefill(session, r % session->slot_count, length, &session->samples[r]));
     }
-    for (int64_t slot = repeats; slot < session->slot_count; slot++) {
-        TRY(copy_slot(session, slot % repeats, slot));
-    }
+    out->sent = sent_since(session, &before, repeats);
+    TRY(fill_other_slots(session, length));
     out->seconds = bench_spread_of(session->samples, repeats);
     int64_t chunk = session->core->options.step_token_limit;
     for (int64_t first = 0; first < length; first += chunk) {
@@ -139,10 +179,12 @@ static enum status measure_decode(struct bench_session *session, int64_t length,
     double warm_up;
     *out = (struct bench_measure){0};
     TRY(decode(session, batch, length, 1, &warm_up));
+    struct executor_sent_bytes before = executor_sent_bytes(session->core->executor);
     for (int r = 0; r < session->request->repeats; r++) {
         TRY(decode(session, batch, length, count, &session->samples[r]));
     }
     out->seconds = bench_spread_of(session->samples, session->request->repeats);
+    out->sent = sent_since(session, &before, count * session->request->repeats);
     const struct step_shape middle = {
         .segment_count = batch, .segment_rows = 1, .first_position = length + count / 2, .logit_rows = batch};
     add_work(session, &middle, &out->work);
@@ -183,6 +225,8 @@ static enum status check_request(const struct bench_request *request) {
           "a benchmark needs at least one repeat and one token to generate");
     CHECK(request->prompt_tokens.count > 0 && request->batches.count > 0, STATUS_BAD_ARGUMENT,
           "a benchmark needs a prompt length and a batch size");
+    CHECK(request->engine.parallel.pipeline == 1, STATUS_UNSUPPORTED,
+          "steps are measured on one stage only: measure requests on several with --concurrency");
     return STATUS_OK;
 }
 
@@ -196,7 +240,7 @@ static enum status open_core(struct bench_session *session) {
     options.step_token_limit = options.step_token_limit < slots ? (int)slots : options.step_token_limit;
     TRY(engine_core_open(&options, &session->core));
     session->slot_count = slots;
-    return state_pool_map_own_pages(&session->core->states, session->core->stream);
+    return map_own_pages(session);
 }
 
 static enum status alloc_buffers(struct bench_session *session) {
@@ -243,7 +287,14 @@ static double peak_flops(const struct roofline *limits, enum sluice_numerics num
 static enum status add_limits(struct bench_session *session) {
     struct bench_report *report = session->report;
     const struct engine_core *core = session->core;
-    TRY(roofline_measure(core->pool, report->cpu_features, &report->limits));
+    if (report->tensor == 1) {
+        TRY(roofline_measure(core->pool, report->cpu_features, &report->limits));
+    } else { /* the first rank's threads are a part of those that ran */
+        unsigned features;
+        unsigned threads;
+        TRY(bench_measure_limits(report->thread_count, core->options.cpu_features, &features, &threads,
+                                 &report->limits));
+    }
     report->peak_flops = peak_flops(&report->limits, core->options.numerics);
     for (int i = 0; i < report->row_count; i++) {
         add_floor(report, &report->rows[i].prefill);
@@ -256,7 +307,8 @@ static enum status fill_report(struct bench_session *session) {
     struct bench_report *report = session->report;
     const struct engine_core *core = session->core;
     report->facts = core->facts;
-    report->thread_count = worker_pool_thread_count(core->pool);
+    report->tensor = core->options.parallel.tensor;
+    report->thread_count = worker_pool_thread_count(core->pool) * (unsigned)report->tensor;
     report->chunk_tokens = core->options.step_token_limit;
     report->gen_tokens = session->request->gen_tokens;
     report->repeats = session->request->repeats;
@@ -272,7 +324,9 @@ static uint64_t planned_tokens(const struct bench_session *session) {
     const struct bench_request *request = session->request;
     int64_t tokens = session->core->options.step_token_limit;
     for (int p = 0; p < request->prompt_tokens.count; p++) {
-        tokens += request->repeats * request->prompt_tokens.values[p];
+        int64_t others = session->slot_count - request->repeats;
+        bool fills_others = session->report->tensor > 1 && others > 0;
+        tokens += (request->repeats + (fills_others ? others : 0)) * request->prompt_tokens.values[p];
         for (int b = 0; b < request->batches.count; b++) {
             tokens += (1 + request->repeats * request->gen_tokens) * request->batches.values[b];
         }

@@ -28,9 +28,17 @@ struct bench_request {
     uint64_t seed;                      /* of the tokens */
 };
 
+/* Bytes that the first rank sends to the others of its tensor group; zeros with one rank. */
+struct bench_sent {
+    double sums;
+    double gathers;
+    double exchanges;
+};
+
 /* What was measured, what it takes at least, and the share of the machine's limits that was reached. */
 struct bench_measure {
     struct bench_spread seconds;
+    struct bench_sent sent;
     struct step_work work;
     double bandwidth_floor_seconds; /* the bytes at the machine's read bandwidth */
     double flop_floor_seconds;      /* the operations at its peak */
@@ -47,9 +55,10 @@ struct bench_row {
 struct bench_report {
     struct sluice_engine_facts facts;
     struct roofline limits;
-    double peak_flops; /* the limit that operations of this numerics mode have */
-    unsigned thread_count;
+    double peak_flops;     /* the limit that operations of this numerics mode have */
+    unsigned thread_count; /* of all ranks together */
     unsigned cpu_features;
+    int tensor; /* ranks */
     int chunk_tokens;
     int64_t gen_tokens;
     int repeats;
@@ -65,7 +74,10 @@ struct bench_report {
 enum status bench_measure_limits(unsigned thread_count, const char *cpu_features, unsigned *used_features,
                                  unsigned *used_threads, struct roofline *out);
 
-/* Loads the model and measures all rows. Owned: bench_report_deinit, also of a zeroed struct. */
+/*
+ * Loads the model and measures all rows, on one stage. With several ranks floors are those of one that does
+ * it all with as many threads. Owned: bench_report_deinit, also of a zeroed struct.
+ */
 enum status bench_run(const struct bench_request *request, struct bench_report *out);
 
 void bench_report_deinit(struct bench_report *report);

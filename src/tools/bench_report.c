@@ -65,6 +65,9 @@ enum status bench_report_text(const struct bench_report *report, struct string_b
     string_buffer_append_format(out, "loaded   in %.3f s; %.1f MB of state; peak memory %.0f MB\n\n",
                                 report->facts.load_seconds, (double)state_bytes(report) / 1e6,
                                 (double)peak / 1e6);
+    if (report->tensor > 1) {
+        string_buffer_append_format(out, "ranks    %d, which share the threads\n\n", report->tensor);
+    }
     string_buffer_append_format(out, "%8s %6s %10s %9s %9s %7s %10s %9s %9s %9s %9s %9s %9s %7s\n", "prompt",
                                 "batch", "prefill/s", "min", "max", "flops", "decode/s", "min", "max",
                                 "ms/step", "floor ms", "MB/step", "bandwidth", "flops");
@@ -72,6 +75,17 @@ enum status bench_report_text(const struct bench_report *report, struct string_b
         append_row(&report->rows[i], out);
     }
     return string_buffer_check(out);
+}
+
+static struct json *new_sent(const struct bench_sent *sent) {
+    struct json *object = json_new_object();
+    bool is_complete = object != NULL && bench_set_real(object, "sums", sent->sums) &&
+                       bench_set_real(object, "gathers", sent->gathers) &&
+                       bench_set_real(object, "exchanges", sent->exchanges);
+    if (!is_complete) {
+        json_free(&object);
+    }
+    return object;
 }
 
 /* `tokens` are done in the measured time. */
@@ -86,6 +100,7 @@ static struct json *new_measure(const struct bench_measure *measure, double toke
         bench_set_real(object, "max_tokens_per_second", bench_rate(tokens, measure->seconds.minimum)) &&
         bench_set_real(object, "bytes", measure->work.bytes) &&
         bench_set_real(object, "operations", measure->work.operations) &&
+        json_set(object, "sent_bytes", new_sent(&measure->sent)) &&
         bench_set_real(object, "bandwidth_floor_seconds", measure->bandwidth_floor_seconds) &&
         bench_set_real(object, "flop_floor_seconds", measure->flop_floor_seconds) &&
         bench_set_real(object, "floor_seconds", floor_seconds(measure)) &&
@@ -153,6 +168,7 @@ static struct json *new_report(const struct bench_report *report) {
         json_set(object, "machine",
                  new_machine(&report->limits, report->thread_count, report->cpu_features)) &&
         bench_set_real(object, "peak_flops_per_second", report->peak_flops) &&
+        bench_set_integer(object, "tensor_parallel", report->tensor) &&
         bench_set_integer(object, "chunk_tokens", report->chunk_tokens) &&
         bench_set_integer(object, "gen_tokens", report->gen_tokens) &&
         bench_set_integer(object, "repeats", report->repeats) &&

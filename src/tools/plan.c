@@ -24,17 +24,6 @@ struct plan_request plan_request_default(void) {
     };
 }
 
-struct plan_step_shape plan_step_shape_of(const struct plan_request *request) {
-    return (struct plan_step_shape){
-        .numerics = request->numerics,
-        .row_limit = request->step_tokens,
-        .segment_limit = request->sequence_limit,
-        .context_tokens = request->context_tokens,
-        .page_tokens = request->page_tokens,
-        .thread_count = request->thread_count,
-    };
-}
-
 /* What a plan is made in. */
 struct making {
     struct plan *plan;
@@ -180,7 +169,7 @@ static int64_t running_sequences(const struct plan *plan) {
 
 static enum status make_stages(struct making *making) {
     struct plan *plan = making->plan;
-    TRY(plan_blocks_make(plan->model, &plan->request.mesh, making->blocks));
+    TRY(plan_blocks_make(plan->model, &plan->request, making->blocks));
     TRY(time_blocks(making, plan->request.sequence_limit));
     TRY(choose_partition(making));
     TRY(fill_memory(making));

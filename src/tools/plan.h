@@ -40,11 +40,11 @@ struct plan_request plan_request_default(void);
 struct plan_traffic {
     double attention_bytes; /* per layer, inside the tensor group */
     double shared_bytes;    /* the same, for the shared expert */
-    double dispatch_bytes;  /* per layer with experts, in the expert group */
-    double combine_bytes;
-    double boundary_bytes; /* to the next stage */
-    double gather_bytes;   /* of what came from the stage before, inside the tensor group */
-    double logit_bytes;    /* on the last stage, inside the tensor group */
+    double route_bytes;     /* per layer with experts, in the expert group: who goes where, */
+    double dispatch_bytes;  /* rows on their way, */
+    double combine_bytes;   /* and results */
+    double boundary_bytes;  /* to the next stage */
+    double logit_bytes;     /* on the last stage, inside the tensor group */
 };
 
 /* Seconds of one step of a stage, and what they go to. */
@@ -116,9 +116,6 @@ void plan_deinit(struct plan *plan);
 int64_t plan_sessions(const struct plan *plan, int64_t context_tokens);
 
 uint64_t plan_stage_weight_bytes(const struct plan_stage *stage);
-
-/* The sizes of the largest step of a request. */
-struct plan_step_shape plan_step_shape_of(const struct plan_request *request);
 
 /* Bytes of a device that may be used. */
 uint64_t plan_usable_bytes(const struct plan_machine *machine);

@@ -108,10 +108,10 @@ static void build_traffic(struct builder *builder, struct json *object, const ch
     struct json *parts = set_child(builder, object, key, json_new_object());
     set_real(builder, parts, "attention", traffic->attention_bytes);
     set_real(builder, parts, "shared_experts", traffic->shared_bytes);
+    set_real(builder, parts, "routes", traffic->route_bytes);
     set_real(builder, parts, "dispatch", traffic->dispatch_bytes);
     set_real(builder, parts, "combine", traffic->combine_bytes);
     set_real(builder, parts, "boundary", traffic->boundary_bytes);
-    set_real(builder, parts, "boundary_gather", traffic->gather_bytes);
     set_real(builder, parts, "logits", traffic->logit_bytes);
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/string_buffer.h"
 #include "parallel/shard.h"
+#include "tools/plan_sharing.h"
 
 enum { SNAPSHOTS_BESIDE_SEQUENCES = 4, ALIGNMENT = 64, END_BUFFERS = 2, DRAFT_BUFFERS = 2 };
 
@@ -37,13 +38,15 @@ uint64_t plan_stage_weight_bytes(const struct plan_stage *stage) {
     return bytes;
 }
 
-enum status plan_blocks_make(const struct plan_model *model, const struct mesh_shape *mesh,
+enum status plan_blocks_make(const struct plan_model *model, const struct plan_request *request,
                              struct plan_block *blocks) {
-    struct mesh_place place = {.tensor = mesh->tensor - 1,
-                               .expert = mesh_group_size(mesh, MESH_GROUP_EXPERT) - 1};
+    const struct mesh_shape *mesh = &request->mesh;
+    struct shard_layout layout = {
+        .mesh = *mesh, .has_whole_shared_experts = plan_has_whole_shared_experts(model->model, request)};
+    layout.place.expert = mesh_group_size(mesh, MESH_GROUP_EXPERT) - 1;
     for (int b = 0; b < model->block_count; b++) {
-        place.tensor = b == plan_block_last(model) ? 0 : mesh->tensor - 1;
-        TRY(plan_block_make(model, b, mesh, &place, &blocks[b]));
+        layout.place.tensor = b == plan_block_last(model) ? 0 : mesh->tensor - 1;
+        TRY(plan_block_make(model, b, &layout, &blocks[b]));
     }
     return STATUS_OK;
 }
@@ -139,16 +142,14 @@ static void fill_buffers(const struct plan *plan, const struct plan_step_bytes *
                          struct plan_stage *stage) {
     const struct plan_request *request = &plan->request;
     uint64_t row_bytes = boundary_row_bytes(plan);
-    uint64_t rows = (uint64_t)request->step_tokens;
-    uint64_t parts = request->has_sequence_parallelism ? (uint64_t)request->mesh.tensor : 1;
+    uint64_t rows = (uint64_t)plan_boundary_rows(request);
     uint64_t draft_rows = (uint64_t)(request->sequence_limit < request->step_tokens ? request->sequence_limit
                                                                                     : request->step_tokens);
     bool is_last = stage_index == request->mesh.pipeline - 1;
     uint64_t scratch = stage->end_layer > stage->first_layer ? step->layers : 0;
     scratch = larger(scratch, stage_index == 0 ? step->embedding : 0);
     scratch = larger(scratch, is_last ? step->head : 0);
-    stage->boundary_bytes =
-        (uint64_t)buffer_count(plan, stage_index) * aligned((rows + parts - 1) / parts * row_bytes);
+    stage->boundary_bytes = (uint64_t)buffer_count(plan, stage_index) * aligned(rows * row_bytes);
     stage->step_bytes = aligned(step->batch) + scratch;
     if (is_last && request->draft_limit > 0) {
         stage->draft_bytes =

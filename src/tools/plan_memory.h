@@ -8,7 +8,7 @@
  * Parts of every block (plan_model.block_count) on the fullest ranks of a mesh: uneven cuts give the last
  * rank most, vocabularies the first.
  */
-enum status plan_blocks_make(const struct plan_model *model, const struct mesh_shape *mesh,
+enum status plan_blocks_make(const struct plan_model *model, const struct plan_request *request,
                              struct plan_block *blocks);
 
 /* Fills all of a stage's bytes, given its layers. `blocks` of plan_blocks_make. */

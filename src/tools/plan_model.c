@@ -197,12 +197,17 @@ static int expert_axis(const struct plan_model *model, const struct tensor_spec 
 }
 
 struct tensor_spec plan_spec_cut(const struct plan_model *model, const struct tensor_spec *spec,
-                                 const struct mesh_shape *mesh, const struct mesh_place *place) {
+                                 const struct shard_layout *layout) {
+    const struct mesh_shape *mesh = &layout->mesh;
+    const struct mesh_place *place = &layout->place;
     const struct tensor_spec *matrix =
         spec->role == TENSOR_BLOCK_SCALE ? &model->list.specs[spec->partner] : spec;
     int64_t unit = matrix->placement_unit;
     struct tensor_spec cut = *spec;
     int axis = 0;
+    if (matrix->is_shared_expert && layout->has_whole_shared_experts) {
+        return cut;
+    }
     switch (spec->placement) {
     case PLACEMENT_REPLICATED:
         return cut;
@@ -257,20 +262,20 @@ static int64_t local_experts(const struct plan_model *model, const struct mesh_s
                : count;
 }
 
-enum status plan_block_make(const struct plan_model *model, int block, const struct mesh_shape *mesh,
-                            const struct mesh_place *place, struct plan_block *out) {
+enum status plan_block_make(const struct plan_model *model, int block, const struct shard_layout *layout,
+                            struct plan_block *out) {
     enum { SPECS_MAX = 256 };
     const struct plan_block_specs *specs = &model->blocks[block];
     struct tensor_spec cut[SPECS_MAX];
     struct tensor_spec_list view = {.specs = cut, .count = specs->count};
-    int64_t experts = local_experts(model, mesh, place);
+    int64_t experts = local_experts(model, &layout->mesh, &layout->place);
     *out = (struct plan_block){0};
     CHECK(specs->count <= SPECS_MAX, STATUS_UNSUPPORTED,
           "a layer has %zu tensors besides its experts, expected at most %d", specs->count, SPECS_MAX);
     for (size_t i = 0; i < specs->count; i++) {
         const struct tensor_spec *spec = &model->specs[specs->first + i];
         bool is_expert = spec->placement == PLACEMENT_SPLIT_EXPERTS;
-        cut[i] = plan_spec_cut(model, spec, mesh, place);
+        cut[i] = plan_spec_cut(model, spec, layout);
         out->weight_bytes[kind_of(spec)] += spec_bytes(&cut[i]) * (is_expert ? (uint64_t)experts : 1);
     }
     weight_work_sum(model->model, &view, &out->work);

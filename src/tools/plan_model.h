@@ -76,13 +76,13 @@ enum status plan_model_read(const char *config_path, const struct tensor_probe *
                             struct plan_model *out);
 void plan_model_deinit(struct plan_model *model);
 
-/* The part of a block that the rank at `place` holds; the stage of the place is not looked at. */
-enum status plan_block_make(const struct plan_model *model, int block, const struct mesh_shape *mesh,
-                            const struct mesh_place *place, struct plan_block *out);
+/* The part of a block that the layout's rank holds; which layers its stage has is not looked at. */
+enum status plan_block_make(const struct plan_model *model, int block, const struct shard_layout *layout,
+                            struct plan_block *out);
 
-/* A tensor's part on the rank at `place`: the spec with the local shape. Routed experts: of one expert. */
+/* A tensor's part on the layout's rank: the spec with the local shape. Routed experts: of one expert. */
 struct tensor_spec plan_spec_cut(const struct plan_model *model, const struct tensor_spec *spec,
-                                 const struct mesh_shape *mesh, const struct mesh_place *place);
+                                 const struct shard_layout *layout);
 
 uint64_t plan_block_bytes(const struct plan_block *block);
 

@@ -124,8 +124,9 @@ static void append_traffic(const char *name, const struct plan *plan, const stru
         ADD(" per layer in tensor groups (%s); ",
             plan->is_group_local[MESH_GROUP_TENSOR] ? "in a host" : "between hosts");
     }
-    if (traffic->dispatch_bytes + traffic->combine_bytes > 0.0) {
-        append_size(out, traffic->dispatch_bytes + traffic->combine_bytes);
+    double for_experts = traffic->route_bytes + traffic->dispatch_bytes + traffic->combine_bytes;
+    if (for_experts > 0.0) {
+        append_size(out, for_experts);
         ADD(" per layer for experts (%s); ",
             plan->is_group_local[MESH_GROUP_EXPERT] ? "in a host" : "between hosts");
     }

@@ -1,6 +1,7 @@
 /* A search and an asked layout end in the same report. */
 #include "tools/plan_run.h"
 
+#include "parallel/layout_check.h"
 #include "tools/plan_check.h"
 #include "tools/plan_json.h"
 #include "tools/plan_layouts.h"
@@ -94,18 +95,14 @@ static enum status find_layouts(struct running *running) {
 
 static enum status work_out(struct running *running) {
     const struct plan_job *job = running->job;
-    struct plan_step_shape shape;
     TRY(plan_machine_read(&job->machine, &running->machine));
     TRY(read_model(running));
     settle_sizes(&running->request, running->model.model->position_limit);
     if (job->has_layout) {
         TRY(plan_check_request(&running->model, &running->machine, &running->request));
     }
-    CHECK(running->request.page_tokens % 128 == 0, STATUS_USAGE,
-          "--block-size is %lld, but a page of state must hold a multiple of 128 tokens",
-          (long long)running->request.page_tokens);
-    shape = plan_step_shape_of(&running->request);
-    TRY(plan_step_measure(&running->model, &shape, &running->step));
+    TRY(layout_check_page_tokens(running->request.page_tokens));
+    TRY(plan_step_measure(&running->model, &running->request, &running->step));
     if (job->scale != NULL) {
         return plan_scale_make(&running->model, &running->machine, &running->request, &running->step,
                                job->scale, &running->scale);

@@ -89,7 +89,8 @@ static double layer_link_seconds(const struct timing *timing) {
         timing->plan->request.mesh.has_expert_parallelism ? MESH_GROUP_EXPERT : MESH_GROUP_TENSOR;
     return link_seconds(timing->plan, MESH_GROUP_TENSOR, traffic->attention_bytes + traffic->shared_bytes,
                         EXCHANGES) +
-           link_seconds(timing->plan, experts, traffic->dispatch_bytes + traffic->combine_bytes, EXCHANGES);
+           link_seconds(timing->plan, experts,
+                        traffic->route_bytes + traffic->dispatch_bytes + traffic->combine_bytes, EXCHANGES);
 }
 
 /* A layer or the draft layer: everything but experts for the replica's rows, experts for those of all
@@ -192,10 +193,7 @@ double plan_hop_seconds(const struct plan *plan, const struct plan_tick *tick) {
     bool is_local = plan->is_group_local[MESH_GROUP_PIPELINE];
     double rate = is_local ? machine->link_bytes_per_second : machine->network_bytes_per_second;
     double latency = is_local ? machine->link_latency_seconds : machine->network_latency_seconds;
-    return plan->request.mesh.pipeline == 1
-               ? 0.0
-               : traffic.boundary_bytes / rate + latency +
-                     link_seconds(plan, MESH_GROUP_TENSOR, traffic.gather_bytes, 1.0);
+    return plan->request.mesh.pipeline == 1 ? 0.0 : traffic.boundary_bytes / rate + latency;
 }
 
 void plan_speed_sum(struct plan *plan, int64_t running_sequences) {

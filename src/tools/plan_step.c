@@ -1,4 +1,7 @@
-/* The parts run in an arena that only counts, each by itself: stages combine them. */
+/*
+ * The parts run in an arena that only counts, each by itself: stages combine them. Where ranks share rows,
+ * small steps are not shared, and may take more on a rank than large ones that are.
+ */
 #include "tools/plan_step.h"
 
 #include <stdlib.h>
@@ -7,25 +10,34 @@
 #include "base/worker_pool.h"
 #include "engine/batch_upload.h"
 #include "engine/state_pool.h"
+#include "tools/plan_sharing.h"
 #include "weights/tensor_part.h"
 
 enum { LOGIT_ROWS_AT_ONCE = 16 };
 
 struct dry_run {
     const struct model *model;
-    const struct plan_step_shape *shape;
+    const struct plan_request *request;
     struct op_table table;
     struct device_arena arena;
     struct op_queue queue;
     struct state_pool states;
+    struct step_ranks ranks; /* of a tensor group */
 };
 
-/* `boundaries`: what a part works on, and what a draft pass writes. */
+/* Rows of one pass. */
+struct dry_rows {
+    int64_t count;
+    bool is_shared;
+    int64_t own; /* of the first rank */
+};
+
+/* `boundaries`: what a part works on, and what a draft pass writes; own rows. */
 typedef enum status (*part_runner)(const struct dry_run *run, const struct step *step,
                                    struct boundary *boundaries);
 
 static enum status alloc_boundary(struct dry_run *run, int64_t rows, struct boundary *out) {
-    run->model->family->describe_boundary(run->model, numerics_activation_dtype(run->shape->numerics), rows,
+    run->model->family->describe_boundary(run->model, numerics_activation_dtype(run->request->numerics), rows,
                                           out);
     for (int i = 0; i < out->count; i++) {
         TRY(device_arena_alloc(&run->arena, tensor_bytes(&out->tensors[i]), &out->tensors[i].data));
@@ -42,22 +54,37 @@ static enum status run_layers(const struct dry_run *run, const struct step *step
     return run->model->family->forward_layers(run->model, step, boundary, 0, run->model->layer_count);
 }
 
+/* Logits of the columns that a rank has, and of all columns where these come together. */
+static enum status alloc_logits(const struct dry_run *run, int64_t count, struct tensor *logits) {
+    int ranks = run->ranks.count;
+    int64_t own = shard_cut_vocabulary(run->model->vocabulary_size, 0, ranks).count;
+    return DEVICE_ARENA_TENSOR(run->queue.arena, DTYPE_F32, logits, count,
+                               ranks == 1 ? run->model->vocabulary_size : own);
+}
+
 static enum status run_logits(const struct dry_run *run, const struct step *step,
                               const struct boundary *boundary, int64_t rows, bool is_draft) {
     const struct model_family *family = run->model->family;
     int64_t count = rows < LOGIT_ROWS_AT_ONCE ? rows : LOGIT_ROWS_AT_ONCE;
+    int64_t own = boundary->tensors[0].shape[0] < count ? boundary->tensors[0].shape[0] : count;
     struct boundary source = *boundary;
-    void *indices;
+    void *indices = NULL;
     struct tensor logits;
-    for (int i = 0; i < source.count; i++) {
-        source.tensors[i] = tensor_slice(&source.tensors[i], 0, is_draft ? count : rows);
+    struct tensor all_columns;
+    struct picked_rows picked = {.own_count = own, .count = count, .shares = step->shares};
+    for (int i = 0; i < source.count && is_draft; i++) {
+        source.tensors[i] = tensor_slice(&source.tensors[i], 0, own);
     }
-    struct picked_rows picked = {.own_count = count, .count = count};
-    TRY(device_arena_alloc(step->queue->arena, (size_t)count * sizeof(int32_t), &indices));
-    TRY(DEVICE_ARENA_TENSOR(step->queue->arena, DTYPE_F32, &logits, count, run->model->vocabulary_size));
-    picked.rows = is_draft ? NULL : indices;
-    return is_draft ? family->forward_draft_head(run->model, step, &source, &picked, &logits)
-                    : family->forward_head(run->model, step, &source, &picked, &logits);
+    if (!is_draft) {
+        TRY(device_arena_alloc(step->queue->arena, (size_t)own * sizeof(int32_t), &indices));
+    }
+    picked.rows = indices;
+    TRY(alloc_logits(run, count, &logits));
+    TRY(is_draft ? family->forward_draft_head(run->model, step, &source, &picked, &logits)
+                 : family->forward_head(run->model, step, &source, &picked, &logits));
+    return run->ranks.count == 1 ? STATUS_OK
+                                 : DEVICE_ARENA_TENSOR(run->queue.arena, DTYPE_F32, &all_columns, count,
+                                                       run->model->vocabulary_size);
 }
 
 static enum status run_head(const struct dry_run *run, const struct step *step, struct boundary *boundary) {
@@ -68,88 +95,138 @@ static enum status run_head(const struct dry_run *run, const struct step *step, 
 static enum status run_draft_state(const struct dry_run *run, const struct step *step,
                                    struct boundary *boundary) {
     void *rows;
-    TRY(device_arena_alloc(step->queue->arena, (size_t)step->batch->row_count * sizeof(int32_t), &rows));
+    int64_t own = parallel_own_range(step).count;
+    TRY(device_arena_alloc(step->queue->arena, (size_t)own * sizeof(int32_t), &rows));
     return run->model->family->forward_draft_state(run->model, step, boundary, rows);
 }
 
 /* A pass with logits, one row per segment. */
 static enum status run_draft(const struct dry_run *run, const struct step *step, struct boundary *boundary) {
     void *rows;
-    TRY(device_arena_alloc(step->queue->arena, (size_t)step->batch->row_count * sizeof(int32_t), &rows));
+    int64_t own = parallel_own_range(step).count;
+    TRY(device_arena_alloc(step->queue->arena, (size_t)own * sizeof(int32_t), &rows));
     TRY(run->model->family->forward_draft(run->model, step, boundary, rows, &boundary[1]));
     return run_logits(run, step, &boundary[1], step->batch->row_count, true);
-}
-
-/* The most that a part takes at once for so many rows. */
-static enum status measure(struct dry_run *run, part_runner part, int64_t row_count, uint64_t *out) {
-    const struct step_segment segment = {.row_count = (int32_t)row_count};
-    const struct step_plan plan = {.segments = &segment, .segment_count = 1};
-    struct batch_view batch;
-    struct boundary boundaries[2];
-    device_arena_init_planning(&run->arena);
-    TRY(alloc_boundary(run, row_count, &boundaries[0]));
-    TRY(alloc_boundary(run, row_count, &boundaries[1]));
-    size_t boundary_bytes = device_arena_mark(&run->arena);
-    TRY(batch_upload(&plan, NULL, NULL, &run->arena, &batch));
-    struct step step = {.queue = &run->queue,
-                        .batch = &batch,
-                        .states = run->states.rows,
-                        .activation = numerics_activation_dtype(run->shape->numerics)};
-    TRY(part(run, &step, boundaries));
-    *out = run->arena.high_water - boundary_bytes;
-    return STATUS_OK;
 }
 
 static uint64_t larger(uint64_t a, uint64_t b) {
     return a > b ? a : b;
 }
 
-static enum status measure_parts(struct dry_run *run, struct plan_step_bytes *out) {
-    int64_t rows = run->shape->row_limit;
-    int64_t draft_rows = run->shape->segment_limit < rows ? run->shape->segment_limit : rows;
-    uint64_t state_pass = 0;
-    out->batch = batch_upload_count(0, run->shape->segment_limit) * sizeof(int32_t);
-    TRY(measure(run, run_embedding, rows, &out->embedding));
-    TRY(measure(run, run_layers, rows, &out->layers));
-    TRY(measure(run, run_head, rows, &out->head));
-    if (run->model->draft_limit > 0) {
-        TRY(measure(run, run_draft_state, rows, &state_pass));
-        TRY(measure(run, run_draft, draft_rows, &out->draft));
-        out->draft = larger(out->draft, state_pass);
+/* The most that a part takes at once for such rows, if it is more than `out`. */
+static enum status measure(struct dry_run *run, part_runner part, struct dry_rows rows, uint64_t *out) {
+    const struct step_segment segment = {.row_count = (int32_t)rows.count};
+    const struct step_plan plan = {.segments = &segment, .segment_count = 1};
+    struct row_shares shares = {.first = {0, rows.own}};
+    struct batch_view batch;
+    struct boundary boundaries[2];
+    device_arena_init_planning(&run->arena);
+    for (int i = 0; i < 2; i++) {
+        TRY(alloc_boundary(run, rows.own, &boundaries[i]));
+        boundaries[i].layout = rows.is_shared ? ROWS_SHARD : ROWS_FULL;
+        boundaries[i].shares = rows.is_shared ? &shares : NULL;
+    }
+    size_t boundary_bytes = device_arena_mark(&run->arena);
+    TRY(batch_upload(&plan, NULL, NULL, &run->arena, &batch));
+    struct step step = {.queue = &run->queue,
+                        .batch = &batch,
+                        .states = run->states.rows,
+                        .activation = numerics_activation_dtype(run->request->numerics),
+                        .ranks = run->ranks.count == 1 ? NULL : &run->ranks,
+                        .shares = boundaries[0].shares};
+    TRY(part(run, &step, boundaries));
+    *out = larger(*out, run->arena.high_water - boundary_bytes);
+    return STATUS_OK;
+}
+
+static struct dry_rows unshared(int64_t count) {
+    return (struct dry_rows){.count = count, .own = count};
+}
+
+/* Rows of a pass that goes on from those of the largest step, of which ranks may have a share each. */
+static struct dry_rows rows_of(const struct dry_run *run, int64_t count) {
+    struct dry_rows rows = unshared(count);
+    int64_t limit = run->request->step_tokens;
+    if (plan_shares_rows(run->request, (double)limit)) {
+        int64_t share = shard_cut_rows(limit, 0, run->ranks.count).count;
+        rows.is_shared = true;
+        rows.own = share < count ? share : count;
+    }
+    return rows;
+}
+
+/* A part of the largest step, and of the largest one that is not shared. */
+static enum status measure_step(struct dry_run *run, part_runner part, uint64_t *out) {
+    int64_t limit = run->request->step_tokens;
+    int64_t most_unshared = plan_unshared_rows(run->request);
+    TRY(measure(run, part, rows_of(run, limit), out));
+    return most_unshared < 1 || most_unshared >= limit ? STATUS_OK
+                                                       : measure(run, part, unshared(most_unshared), out);
+}
+
+static enum status measure_drafts(struct dry_run *run, uint64_t *out) {
+    const struct plan_request *request = run->request;
+    int64_t limit = request->step_tokens;
+    int64_t draft_rows = request->sequence_limit < limit ? request->sequence_limit : limit;
+    TRY(measure(run, run_draft_state, rows_of(run, limit), out));
+    TRY(measure(run, run_draft, rows_of(run, draft_rows), out));
+    if (plan_shares_rows(request, (double)limit)) {
+        TRY(measure(run, run_draft_state, unshared(draft_rows), out));
+        TRY(measure(run, run_draft, unshared(draft_rows), out));
     }
     return STATUS_OK;
 }
 
+static enum status measure_parts(struct dry_run *run, struct plan_step_bytes *out) {
+    out->batch = batch_upload_count(0, run->request->sequence_limit) * sizeof(int32_t);
+    TRY(measure_step(run, run_embedding, &out->embedding));
+    TRY(measure_step(run, run_layers, &out->layers));
+    TRY(measure_step(run, run_head, &out->head));
+    return run->model->draft_limit > 0 ? measure_drafts(run, &out->draft) : STATUS_OK;
+}
+
 /* Kernels are chosen by how weights are stored; nothing reads the bytes, so that all may lie in one place. */
-static enum status bind_placeholders(const struct plan_model *model) {
+static enum status bind_placeholders(const struct plan_model *model, const struct plan_request *request) {
     static const char nothing[1] = {0};
+    const int first_layers[2] = {0, model->model->layer_count}; /* every rank has all layers here */
+    struct shard_layout layout = {.mesh = request->mesh,
+                                  .first_layers = first_layers,
+                                  .has_draft = model->model->draft_limit > 0,
+                                  .expert_count = (int)model->model->expert_count,
+                                  .has_whole_shared_experts =
+                                      plan_has_whole_shared_experts(model->model, request)};
+    layout.mesh.pipeline = 1;
     struct loaded_tensor *loaded = calloc(model->list.count, sizeof *loaded);
     CHECK_MEMORY(loaded);
     for (size_t i = 0; i < model->list.count; i++) {
-        loaded[i] = (struct loaded_tensor){.dtype = model->list.specs[i].dtype,
-                                           .data = nothing,
-                                           .part = tensor_part_of(&model->list, i, NULL)};
+        struct tensor_part part = tensor_part_of(&model->list, i, &layout);
+        loaded[i] = (struct loaded_tensor){
+            .dtype = model->list.specs[i].dtype, .data = part.is_here ? nothing : NULL, .part = part};
     }
     enum status status = model->model->family->bind(model->model, &model->list, loaded);
     free(loaded);
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }
 
-enum status plan_step_measure(const struct plan_model *model, const struct plan_step_shape *shape,
+enum status plan_step_measure(const struct plan_model *model, const struct plan_request *request,
                               struct plan_step_bytes *out) {
     enum status status = STATUS_OK;
     const struct backend *backend;
     struct worker_pool *workers = NULL;
-    struct dry_run run = {.model = model->model, .shape = shape};
-    const struct state_pool_options options = {.sequence_slot_count = shape->segment_limit,
-                                               .context_tokens = shape->context_tokens,
-                                               .page_tokens = shape->page_tokens};
+    struct dry_run run = {.model = model->model, .request = request};
+    const struct state_pool_options options = {.sequence_slot_count = request->sequence_limit,
+                                               .context_tokens = request->context_tokens,
+                                               .page_tokens = request->page_tokens};
     *out = (struct plan_step_bytes){0};
-    TRY_GOTO(bind_placeholders(model));
+    run.ranks = (struct step_ranks){.count = request->mesh.tensor,
+                                    .has_expert_parallelism = request->mesh.has_expert_parallelism,
+                                    .exchange = plan_expert_exchange(model->model, request),
+                                    .gathers_late = true};
+    TRY_GOTO(bind_placeholders(model, request));
     TRY_GOTO(backend_find("cpu", &backend));
-    TRY_GOTO(backend->build_table(shape->numerics, "auto", &run.table));
-    TRY_GOTO(state_pool_init(&run.states, NULL, &model->states, shape->numerics, &options));
-    TRY_GOTO(worker_pool_create(shape->thread_count, &workers));
+    TRY_GOTO(backend->build_table(request->numerics, "auto", &run.table));
+    TRY_GOTO(state_pool_init(&run.states, NULL, &model->states, request->numerics, &options));
+    TRY_GOTO(worker_pool_create(request->thread_count, &workers));
     run.queue = (struct op_queue){.table = &run.table, .pool = workers, .arena = &run.arena, .is_dry = true};
     TRY_GOTO(measure_parts(&run, out));
 fail:

@@ -2,18 +2,9 @@
 #ifndef SLUICE_TOOLS_PLAN_STEP_H
 #define SLUICE_TOOLS_PLAN_STEP_H
 
-#include "ops/numerics.h"
 #include "tools/plan_model.h"
 
-/* Sizes of the largest step. */
-struct plan_step_shape {
-    enum numerics numerics;
-    int32_t row_limit;
-    int32_t segment_limit;
-    int64_t context_tokens;
-    int64_t page_tokens;
-    unsigned thread_count;
-};
+struct plan_request;
 
 /* Bytes that each part of a step needs at once, besides boundaries; a stage needs the largest of its parts.
  */
@@ -26,11 +17,12 @@ struct plan_step_bytes {
 };
 
 /*
- * Runs the model dry with the kernels of the cpu backend on this machine; binds it to placeholders, so that
- * it can run in no other way afterwards. Weights are whole: where tensor parallelism cuts them a rank needs
- * less.
+ * Runs the model dry with the kernels of the cpu backend on this machine, as the first rank of each group of
+ * the request's mesh, whose share of rows is never smaller than another's; binds it to placeholders, so that
+ * it can run in no other way afterwards. With one rank weights are whole, and so what is measured is an upper
+ * limit of every layout.
  */
-enum status plan_step_measure(const struct plan_model *model, const struct plan_step_shape *shape,
+enum status plan_step_measure(const struct plan_model *model, const struct plan_request *request,
                               struct plan_step_bytes *out);
 
 #endif

@@ -1,73 +1,123 @@
-/* Rings or direct exchanges: both send the same bytes per rank. */
+/* Rings or direct exchanges: both send the same bytes per rank. Routing is taken to be uniform. */
 #include "tools/plan_traffic.h"
 
 #include "parallel/sharing_choice.h"
+#include "tools/plan_sharing.h"
 
-/* Routed experts on whole ranks: rows go to the ranks that hold their experts and return (S-27). */
-static void add_exchange(const struct plan_traffic_input *input, double gather, struct plan_traffic *out) {
+/* What a rank of a tensor group sends, so that all have the rows of a step. */
+struct group_bytes {
+    double row; /* rows of one byte */
+    double gathered;
+    double sum; /* rows of partial sums, added up */
+};
+
+/* An expert id and its weight. */
+static const double pick_bytes = sizeof(int32_t) + sizeof(float);
+
+/* Rows are shared: to the ranks of their experts and back (S-27). All learn all picks. */
+static void add_shared_exchange(const struct plan_traffic_input *input, struct plan_traffic *out) {
     double ranks = mesh_group_size(&input->mesh, MESH_GROUP_EXPERT);
     double own_rows = input->rows / input->mesh.tensor;
     double remote = sharing_remote_ranks(ranks, input->expert_picks);
-    bool is_everywhere = !input->has_sequence_parallelism && input->mesh.data == 1;
+    double sent = input->exchange == EXPERT_EXCHANGE_GATHER ? ranks - 1.0 : remote;
     double results = input->is_strict ? input->expert_picks * (ranks - 1.0) / ranks : remote;
-    out->dispatch_bytes =
-        is_everywhere ? 0.0 : own_rows * remote * input->hidden_size * input->dispatch_bytes;
+    out->route_bytes = own_rows * (ranks - 1.0) * input->expert_picks * pick_bytes;
+    out->dispatch_bytes = own_rows * sent * input->hidden_size * input->dispatch_bytes;
     out->combine_bytes = own_rows * results * input->hidden_size * input->combine_bytes;
-    out->combine_bytes += input->has_sequence_parallelism ? 0.0 : gather;
+}
+
+/* Every rank of a replica has all rows, and wants all results. Replicas send rows of theirs once. */
+static void add_unshared_exchange(const struct plan_traffic_input *input, struct plan_traffic *out) {
+    double share = (input->mesh.tensor - 1.0) / input->mesh.tensor;
+    if (input->mesh.data > 1) {
+        add_shared_exchange(input, out);
+    }
+    out->combine_bytes +=
+        share * input->rows * input->expert_picks * input->hidden_size * input->combine_bytes;
 }
 
 /* Experts cut inside: every result is a partial sum of its own (G-3). */
-static void add_inner_sums(const struct plan_traffic_input *input, double gather, double scatter,
+static void add_inner_sums(const struct plan_traffic_input *input, const struct group_bytes *group,
                            struct plan_traffic *out) {
-    double results = input->is_strict ? input->expert_picks : 1.0;
-    out->dispatch_bytes = input->has_sequence_parallelism ? gather : 0.0;
-    out->combine_bytes = results * scatter + (input->has_sequence_parallelism ? 0.0 : gather);
+    out->combine_bytes = group->sum * (input->is_strict ? input->expert_picks : 1.0);
+    if (input->shares_rows) {
+        out->dispatch_bytes = group->gathered;
+        out->route_bytes = group->row * input->expert_picks * pick_bytes;
+    }
+}
+
+static void add_layer(const struct plan_traffic_input *input, const struct group_bytes *group,
+                      struct plan_traffic *out) {
+    out->attention_bytes = group->sum + (input->shares_rows ? group->row * input->attention_row_bytes : 0.0);
+    if (input->expert_picks == 0.0) {
+        return;
+    }
+    if (!input->has_whole_shared_experts) {
+        out->shared_bytes = group->sum + (input->shares_rows ? group->gathered : 0.0);
+    }
+    if (!input->mesh.has_expert_parallelism) {
+        add_inner_sums(input, group, out);
+    } else if (input->shares_rows) {
+        add_shared_exchange(input, out);
+    } else {
+        add_unshared_exchange(input, out);
+    }
 }
 
 struct plan_traffic plan_traffic_make(const struct plan_traffic_input *input) {
     struct plan_traffic out = {0};
     double share = (input->mesh.tensor - 1.0) / input->mesh.tensor;
-    double gather = share * input->rows * input->hidden_size * input->activation_bytes;
-    double scatter = share * input->rows * input->hidden_size * input->partial_bytes;
-    out.attention_bytes = gather + scatter;
-    if (input->expert_picks > 0.0) {
-        out.shared_bytes = scatter + (input->has_sequence_parallelism ? gather : 0.0);
-        if (input->mesh.has_expert_parallelism) {
-            add_exchange(input, gather, &out);
-        } else {
-            add_inner_sums(input, gather, scatter, &out);
-        }
-    }
+    struct group_bytes group = {.row = share * input->rows};
+    group.gathered = group.row * input->hidden_size * input->activation_bytes;
+    /* Where every rank wants the sum, it goes out twice: scattered, and gathered as it is (S-4). */
+    group.sum = (input->shares_rows ? 1.0 : 2.0) * group.row * input->hidden_size * input->partial_bytes;
+    add_layer(input, &group, &out);
     if (input->mesh.pipeline > 1) {
-        out.boundary_bytes = input->rows * input->boundary_row_bytes / input->mesh.tensor;
-        out.gather_bytes =
-            input->has_sequence_parallelism ? 0.0 : share * input->rows * input->boundary_row_bytes;
+        out.boundary_bytes =
+            input->rows * input->boundary_row_bytes / (input->shares_rows ? input->mesh.tensor : 1);
     }
-    if (input->mesh.tensor > 1) { /* columns of all ranks meet on one (G-17) */
-        out.logit_bytes = input->logit_rows * input->vocabulary_size * sizeof(float) / input->mesh.tensor;
+    /* Columns of all ranks meet on each (G-17); before that the normed rows do, if they are shared. */
+    out.logit_bytes = share * input->logit_rows * input->vocabulary_size * sizeof(float);
+    if (input->shares_rows) {
+        out.logit_bytes += share * input->logit_rows * input->hidden_size * input->activation_bytes;
     }
     return out;
 }
 
+/* The mean over all layers; the engine gathers behind the first projections. */
+static double attention_row_bytes(const struct model *model, enum dtype activation) {
+    double sum = 0.0;
+    for (int layer = 0; layer < model->layer_count; layer++) {
+        struct attention_rows rows;
+        model->family->describe_attention_rows(model, activation, layer, &rows);
+        sum += (double)(rows.projected_bytes + rows.chosen_bytes);
+    }
+    return sum / model->layer_count;
+}
+
 struct plan_traffic_input plan_traffic_input_of(const struct plan *plan, double rows, double logit_rows) {
     const struct model *model = plan->model->model;
-    enum dtype activation = numerics_activation_dtype(plan->request.numerics);
+    const struct plan_request *request = &plan->request;
+    enum dtype activation = numerics_activation_dtype(request->numerics);
+    double element = (double)dtype_bytes(activation);
     struct boundary boundary;
     struct plan_traffic_input input = {
-        .mesh = plan->request.mesh,
-        .has_sequence_parallelism = plan->request.has_sequence_parallelism,
+        .mesh = request->mesh,
+        .shares_rows = plan_shares_rows(request, rows),
+        .has_whole_shared_experts = plan_has_whole_shared_experts(model, request),
         .is_strict = true,
+        .exchange = plan_expert_exchange(model, request),
         .rows = rows,
         .logit_rows = logit_rows,
         .hidden_size = (double)model->hidden_size,
+        .attention_row_bytes = attention_row_bytes(model, activation),
         .vocabulary_size = (double)model->vocabulary_size,
         .expert_picks = (double)model->expert_picks,
-        .activation_bytes = (double)dtype_bytes(activation),
+        .activation_bytes = element,
         .partial_bytes = sizeof(float),
-        .combine_bytes = sizeof(float),
+        .dispatch_bytes = element,
+        .combine_bytes = element,
     };
-    /* Rows travel quantised where the experts would quantise them (E-5). */
-    input.dispatch_bytes = plan->request.numerics == NUMERICS_NATIVE ? 1.0 : input.activation_bytes;
     model->family->describe_boundary(model, activation, 1, &boundary);
     for (int i = 0; i < boundary.count; i++) {
         input.boundary_row_bytes += (double)tensor_bytes(&boundary.tensors[i]);

@@ -10,11 +10,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/file_map.h"
 #include "weights/payload_check.h"
 #include "weights/tensor_part.h"
 
 /* Columns are packed in pieces of about this size: they stay in a cache on their way. */
-enum { PACKED_BYTES_AT_ONCE = 1 << 20 };
+enum { PACKED_BYTES_AT_ONCE = 1 << 20, HUGE_PAGE_BYTES = 2 << 20 };
 
 /* One used tensor, or a part of it, on its way from the file to the device. */
 struct planned_tensor {
@@ -25,6 +26,7 @@ struct planned_tensor {
     size_t rows;
     size_t row_bytes;  /* of the part */
     size_t row_stride; /* from row to row in the file */
+    bool is_held;      /* else it may be read later, where it is mapped */
     bool is_mapped;
     size_t memory_offset; /* in the copies' memory, if not mapped */
 };
@@ -88,7 +90,7 @@ static void plan_tensor(const struct checkpoint *checkpoint, const struct tensor
                         size_t index, const struct shard_layout *layout, struct loaded_tensor *out,
                         struct load_plan *plan) {
     const struct tensor_spec *spec = &list->specs[index];
-    struct planned_tensor planned = {.spec = spec, .out = out};
+    struct planned_tensor planned = {.spec = spec, .out = out, .is_held = tensor_is_held(spec, layout)};
     planned.tensor = checkpoint_find(checkpoint, spec->name);
     *out = (struct loaded_tensor){.dtype = planned.tensor->dtype};
     out->part = tensor_part_of(list, index, layout);
@@ -120,7 +122,7 @@ static enum status build_plan(const struct checkpoint *checkpoint, const struct 
             plan->packed_bytes = packed_bytes > plan->packed_bytes ? packed_bytes : plan->packed_bytes;
         }
         if (planned->is_mapped) {
-            plan->mapped_bytes += bytes;
+            plan->mapped_bytes += planned->is_held ? bytes : 0;
         } else {
             planned->memory_offset = plan->memory_bytes;
             plan->memory_bytes += align_up(bytes);
@@ -148,14 +150,16 @@ static void advise_reading(const struct checkpoint *checkpoint, const struct loa
         size_t shard = start->tensor->shard;
         size_t end = file_end(start);
         size_t next = first + 1;
-        while (next < plan->count && plan->tensors[next].tensor->shard == shard &&
+        while (next < plan->count && plan->tensors[next].is_held == start->is_held &&
+               plan->tensors[next].tensor->shard == shard &&
                file_begin(&plan->tensors[next]) <= end + page_bytes) {
             end = file_end(&plan->tensors[next]);
             next++;
         }
-        size_t begin = file_begin(start) / page_bytes * page_bytes;
-        const unsigned char *address = checkpoint->shards[shard].map.bytes + begin;
-        (void)madvise((void *)(uintptr_t)address, end - begin, MADV_WILLNEED);
+        if (start->is_held) {
+            file_map_read_ahead(checkpoint->shards[shard].map.bytes + file_begin(start),
+                                end - file_begin(start));
+        }
         first = next;
     }
 }
@@ -216,26 +220,51 @@ static enum status place_tensors(const struct checkpoint *checkpoint, const stru
     return STATUS_OK;
 }
 
+/* Huge pages must be asked for before memory is touched. Only a hint: failure is no error. */
+static void advise_huge_pages(void *memory, size_t bytes) {
+    uintptr_t begin = ((uintptr_t)memory + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+    uintptr_t end = ((uintptr_t)memory + bytes) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+    if (begin < end) {
+        (void)madvise((void *)begin, end - begin, MADV_HUGEPAGE);
+    }
+}
+
+static enum status alloc_copies(const struct load_plan *plan, const struct load_options *options,
+                                struct device *device, void **memory) {
+    CHECK(options->copy_limit_bytes == 0 || plan->memory_bytes <= options->copy_limit_bytes,
+          STATUS_OUT_OF_MEMORY, "copies of the weights take %.1f MB, but no more than %.1f MB may be taken%s",
+          (double)plan->memory_bytes / 1e6, (double)options->copy_limit_bytes / 1e6,
+          options->copies_all ? ": leave the weights mapped (--weights mapped)" : "");
+    if (plan->memory_bytes == 0) {
+        return STATUS_OK;
+    }
+    TRY(device_memory_alloc(device, plan->memory_bytes, memory));
+    if (options->copies_all && device_reads_host_memory(device)) {
+        advise_huge_pages(*memory, plan->memory_bytes);
+    }
+    return STATUS_OK;
+}
+
 enum status checkpoint_load(struct checkpoint **checkpoint, const struct tensor_spec_list *list,
-                            const struct shard_layout *layout, struct device *device, struct stream *stream,
+                            const struct load_options *given, struct device *device, struct stream *stream,
                             struct loaded_tensor *out_tensors, struct loaded_weights *ownership) {
+    const struct load_options options = given == NULL ? (struct load_options){0} : *given;
+    bool may_map = device_reads_host_memory(device) && !options.copies_all;
     enum status status = STATUS_OK;
     struct load_plan plan = {0};
     struct loaded_weights weights = {0};
     unsigned char *packed = NULL;
-    if (layout != NULL) {
-        TRY_GOTO(tensor_parts_check(list, layout));
+    if (options.layout != NULL) {
+        TRY_GOTO(tensor_parts_check(list, options.layout));
     }
     TRY_GOTO(checkpoint_check(*checkpoint, list));
-    TRY_GOTO(build_plan(*checkpoint, list, layout, device_reads_host_memory(device), out_tensors, &plan));
+    TRY_GOTO(build_plan(*checkpoint, list, options.layout, may_map, out_tensors, &plan));
     advise_reading(*checkpoint, &plan);
     if (plan.packed_bytes > 0) {
         packed = malloc(plan.packed_bytes);
         CHECK_MEMORY_GOTO(packed);
     }
-    if (plan.memory_bytes > 0) {
-        TRY_GOTO(device_memory_alloc(device, plan.memory_bytes, &weights.memory));
-    }
+    TRY_GOTO(alloc_copies(&plan, &options, device, &weights.memory));
     status = place_tensors(*checkpoint, &plan, stream, packed, weights.memory);
     /* Copies that were queued before a failure still use the memory. */
     enum status synchronized = stream_synchronize(stream);

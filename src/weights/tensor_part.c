@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/string_buffer.h"
+#include "parallel/expert_balance.h"
 #include "tensor/leaves.h"
 #include "tensor/weight.h"
 
@@ -69,9 +70,23 @@ static bool is_here(const struct tensor_spec *spec, const struct shard_layout *l
     if (spec->placement != PLACEMENT_SPLIT_EXPERTS || !layout->mesh.has_expert_parallelism) {
         return true;
     }
+    if (layout->has_movable_experts) {
+        return true;
+    }
     struct shard_range own = shard_cut_experts(layout->expert_count, layout->place.expert,
                                                mesh_group_size(&layout->mesh, MESH_GROUP_EXPERT));
     return spec->expert >= own.first && spec->expert < own.first + own.count;
+}
+
+bool tensor_is_held(const struct tensor_spec *spec, const struct shard_layout *layout) {
+    if (layout == NULL || !layout->has_movable_experts || spec->placement != PLACEMENT_SPLIT_EXPERTS) {
+        return true;
+    }
+    const struct expert_balance_shape shape = {.expert_count = layout->expert_count,
+                                               .rank_count =
+                                                   mesh_group_size(&layout->mesh, MESH_GROUP_EXPERT),
+                                               .place_count = layout->expert_count + layout->expert_copies};
+    return expert_balance_starts_with(&shape, layout->place.expert, spec->expert);
 }
 
 static struct tensor_part whole_part(const struct tensor_spec *spec) {
@@ -224,11 +239,13 @@ enum status tensor_parts_check(const struct tensor_spec_list *list, const struct
     struct string_buffer text = {0};
     enum status status = STATUS_OK;
     int expert_ranks = mesh_group_size(&layout->mesh, MESH_GROUP_EXPERT);
-    CHECK(!layout->mesh.has_expert_parallelism || layout->expert_count >= expert_ranks, STATUS_UNSUPPORTED,
+    CHECK(!layout->mesh.has_expert_parallelism ||
+              layout->expert_count + layout->expert_copies >= expert_ranks,
+          STATUS_UNSUPPORTED,
           "expert parallelism over %d ranks (data %d x tensor %d) needs an expert for each, but a layer has "
-          "%d and "
-          "copies (redundant experts) are not implemented: use fewer ranks or leave expert parallelism off",
-          expert_ranks, layout->mesh.data, layout->mesh.tensor, layout->expert_count);
+          "%d and %d copies (redundant experts): use fewer ranks, more copies (num_redundant_experts of "
+          "--eplb-config), or leave expert parallelism off",
+          expert_ranks, layout->mesh.data, layout->mesh.tensor, layout->expert_count, layout->expert_copies);
     if (!all_fit(list, layout, &misfit)) {
         describe_misfit(&misfit, &text);
         string_buffer_append_text(&text, ": use ");

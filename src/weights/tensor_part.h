@@ -27,4 +27,8 @@ enum status tensor_parts_check(const struct tensor_spec_list *list, const struct
 struct tensor_part tensor_part_of(const struct tensor_spec_list *list, size_t index,
                                   const struct shard_layout *layout);
 
+/* False for tensors of experts that the rank may read, but does not start with (parallel/expert_balance.h).
+ */
+bool tensor_is_held(const struct tensor_spec *spec, const struct shard_layout *layout);
+
 #endif

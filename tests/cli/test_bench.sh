@@ -35,11 +35,30 @@ holds "limits" '(.machine.read_bytes_per_second * ([.rows[].decode.bandwidth_flo
 holds "three sequences read more than one" '.rows[0].bytes_per_step < .rows[1].bytes_per_step'
 holds "settings" '.chunk_tokens == 16 and .gen_tokens == 2 and .repeats == 2 and .machine.threads == 2'
 holds "memory and loading" '[.rows[] | .peak_rss_bytes > 1000000 and .load_seconds > 0] | all'
+holds "weights are mapped" '.mapped_bytes > 1000000'
 head -n 1 "$work/plot.svg" | grep -q '^<svg ' || fail "no picture"
+"$program" bench --model "$model" --context 8 --batch 1 --gen-tokens 1 --repeats 1 --weights copied --json \
+    >"$work/report" || fail "copied weights"
+holds "weights are copied" '.mapped_bytes == 0 and .copied_bytes > 1000000'
 
 "$program" bench --model "$model" --context 8 --batch 1 --gen-tokens 1 --repeats 1 --device guard \
     --numerics ideal >"$work/output" 2>"$work/errors" || fail "guard: $(cat "$work/errors")"
 grep -q '^ *8 *1 ' "$work/output" || fail "no row in the table: $(cat "$work/output")"
+
+# Ranks: what the first one sends is counted by collective, and shared rows send less in sums.
+for sp in on off; do
+    "$program" bench --model "$model" --prompt-tokens 40,200 --batch 3 --gen-tokens 2 --repeats 2 -tp 2 --sp $sp \
+        --sp-replicate none --threads 2 --json >"$work/report" 2>"$work/errors" || fail "ranks, sp $sp: $(cat "$work/errors")"
+    holds "ranks, sp $sp" '.tensor_parallel == 2 and .machine.threads == 2 and ([.rows[] | .prefill.sent_bytes.sums > 0 and
+        .decode.sent_bytes.sums > 0] | all)'
+    holds "bytes of prompts grow with them, sp $sp" '(.rows[1].prefill.sent_bytes.sums / .rows[0].prefill.sent_bytes.sums - 5
+        | fabs) < 1e-9'
+    cp "$work/report" "$work/report.$sp"
+done
+[ "$(jq -s '.[1].rows[1].prefill.sent_bytes.sums == 2 * .[0].rows[1].prefill.sent_bytes.sums
+    and .[1].rows[1].prefill.sent_bytes.exchanges == 0' "$work/report.on" "$work/report.off")" = true ] ||
+    fail "sums that stay scattered: $(head -c 600 "$work/report.on")"
+refuse "stages" 1 "on one stage only" --model "$model" --prompt-tokens 8 --batch 1 -pp 2
 
 # Requests. Every measurement counts what came in its time: at least the tokens of the requests that ended.
 "$program" bench --model "$model" --concurrency 3,1 --drafts 2,0,adaptive,2 --request-tokens 8 --gen-tokens 6 \

@@ -148,6 +148,8 @@ refuse "too many drafts" 2 "from 0 to 16" --model "$model" --prompt x \
     --speculative-config '{"method":"mtp","num_speculative_tokens":17}'
 refuse "bad schedule" 2 "REQUESTS=DRAFTS" --model "$model" --prompt x --mtp-schedule 8=2,4=1
 refuse "no size" 2 "such as 6GB" --model "$model" --prompt x --memory-limit lots
+refuse "no room for copies" 1 "leave the weights mapped (--weights mapped)" --model "$model" --prompt x \
+    --memory-limit 1MB --weights copied
 refuse "too little memory" 1 "raise --memory-limit" --model "$model" --prompt x --memory-limit 1MB
 printf '[{"role": "wizard"}]' >"$work/wizard.json"
 refuse "unknown role" 1 "wizard" --model "$model" --messages "$work/wizard.json"

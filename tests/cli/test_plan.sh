@@ -70,16 +70,16 @@ PYTHON
 refuse "no model" 2 "--config or a checkpoint by --model" --gpus 8xh200
 refuse "both" 2 "either a config.json" --config "$flash" --model "$2/models/mini-v4" --gpus 8xh200
 refuse "no machine" 2 "--gpus, such as 8x141GB" --config "$flash"
-refuse "ranks" 2 "the machine has 8 devices" --config "$flash" --gpus 8xh200 -tp 4
-refuse "heads" 1 "64 attention heads cannot be shared by 3" --config "$flash" --gpus 3xh200 -tp 3
+refuse "ranks" 2 "there are 8 devices" --config "$flash" --gpus 8xh200 -tp 4
+refuse "heads" 1 "cannot deal out 64 attention heads" --config "$flash" --gpus 3xh200 -tp 3
 refuse "groups" 1 "o_groups" --config "$flash" --gpus 8xh200 --hosts 2 -tp 16
 refuse "stages" 1 "at most 44" --config "$flash" --gpus 45xh200 -pp 45
 refuse "partition" 2 "44 layers in all, expected 43" --config "$flash" --hosts 2x128GB -pp 2 --pp-layer-partition 20,24
 refuse "context" 1 "context parallelism of 2" --config "$flash" --gpus 2xh200 -cp 2
 refuse "memory" 1 "a rank of stage 0 needs" --config "$pro" --gpus 8xh100 -tp 8
 refuse "memory in a search" 1 "may be used: take more ranks" --config "$pro" --gpus 4xh200
-refuse "pages" 2 "--block-size is 100" --config "$flash" --gpus 8xh200 -pp 8 --block-size 100
-refuse "pages in a search" 2 "--block-size is 100" --config "$flash" --gpus 8xh200 --block-size 100
+refuse "pages" 2 "--block-size) is 100" --config "$flash" --gpus 8xh200 -pp 8 --block-size 100
+refuse "pages in a search" 2 "--block-size) is 100" --config "$flash" --gpus 8xh200 --block-size 100
 refuse "buffers" 2 "--pp-buffers must be at least 3" --config "$flash" --gpus 8xh200 -pp 8 --pp-buffers 2
 refuse "drafter" 1 "DSpark" --config "$2/tests/golden/configs/flash-0731.json" --gpus 8xh200 \
     --speculative-config '{"method":"mtp","num_speculative_tokens":1}'

@@ -400,6 +400,10 @@ int case_sent_bytes(struct comm *comm) {
     }
     float *own = values + first[comm_rank(comm)] * WIDTH;
     uint64_t before = comm_sent_bytes(comm);
+    uint64_t kinds[COMM_TRAFFIC_COUNT];
+    for (int kind = 0; kind < COMM_TRAFFIC_COUNT; kind++) {
+        kinds[kind] = comm_sent_bytes_in(comm, (enum comm_traffic)kind);
+    }
     EXPECT(comm_sum_scatter(comm, NULL, values, first, WIDTH, own) == STATUS_OK);
     EXPECT((comm_sent_bytes(comm) - before) * size == (size - 1) * whole_bytes);
     before = comm_sent_bytes(comm);
@@ -415,6 +419,13 @@ int case_sent_bytes(struct comm *comm) {
     before = comm_sent_bytes(comm);
     EXPECT(comm_exchange(comm, NULL, values, offsets, out, offsets) == STATUS_OK);
     EXPECT((comm_sent_bytes(comm) - before) * size == (size - 1) * whole_bytes);
+    /* Of each kind by itself: nothing else was sent by this end. */
+    EXPECT(comm_sent_bytes_in(comm, COMM_TRAFFIC_GATHER) - kinds[COMM_TRAFFIC_GATHER] ==
+           (size - 1) * whole_bytes / size);
+    EXPECT(comm_sent_bytes_in(comm, COMM_TRAFFIC_EXCHANGE) - kinds[COMM_TRAFFIC_EXCHANGE] ==
+           (size - 1) * whole_bytes / size);
+    EXPECT(comm_sent_bytes_in(comm, COMM_TRAFFIC_SUM) - kinds[COMM_TRAFFIC_SUM] ==
+           3 * (size - 1) * whole_bytes / size + direct_sum_bytes(comm_size(comm), FEW * sizeof(float)));
     free(values);
     free(out);
     return failure_count;

@@ -70,7 +70,7 @@ static int check_bad_groups(struct comm *comm) {
     ranks[0] = (comm_rank(comm) + 1) % comm_size(comm);
     EXPECT(comm_mpi_group(comm, ranks, 1, 1, &group) == STATUS_BAD_ARGUMENT);
     EXPECT(comm_mpi_group(comm, ranks, 1, 0, &group) == STATUS_BAD_ARGUMENT);
-    EXPECT(comm_mpi_start(&group) == STATUS_INTERNAL);
+    EXPECT(comm_mpi_start(60, &group) == STATUS_INTERNAL);
     EXPECT(group == NULL);
     return failure_count;
 }
@@ -148,7 +148,7 @@ static int check_idle(struct comm *comm, double seconds) {
 int main(int argument_count, char **arguments) {
     double idle_seconds = argument_count > 1 ? atof(arguments[1]) : 1;
     struct comm *comm;
-    if (comm_mpi_start(&comm) != STATUS_OK) {
+    if (comm_mpi_start(60, &comm) != STATUS_OK) {
         fprintf(stderr, "%s\n", error_last()->message);
         return EXIT_FAILURE;
     }

@@ -12,7 +12,7 @@
 static void test_processes_are_refused(void **state) {
     (void)state;
     struct comm *comm = (struct comm *)&comm;
-    assert_int_equal(comm_mpi_start(&comm), STATUS_UNSUPPORTED);
+    assert_int_equal(comm_mpi_start(60, &comm), STATUS_UNSUPPORTED);
     assert_null(comm);
     assert_non_null(strstr(error_last()->message, "built without MPI"));
     assert_non_null(strstr(error_last()->message, "libopenmpi-dev"));

@@ -419,6 +419,31 @@ static void test_preempted_requests_resume(void **state) {
     free_world(world);
 }
 
+/* Pages are kept free for those alone who will want more: requests of one page run on every page. */
+static void test_requests_fill_all_pages(void **state) {
+    (void)state;
+    struct setting setting = {.seed = 3, .slots = 4, .rows = 32, .pages = 4, .requests = 8};
+    struct world *world = make_world(&setting);
+    int32_t prompt[PAGE_TOKENS] = {1, 2, 3};
+    for (int i = 0; i < 4; i++) {
+        submit(world, prompt, PAGE_TOKENS - 2, 2, 0);
+    }
+    step(world);
+    assert_int_equal(scheduler_gauges(world->scheduler).running, 4);
+    while (step(world)) {
+    }
+    /* With two pages each there are pages for four prompts, but only two can go on. */
+    for (int i = 0; i < 4; i++) {
+        submit(world, prompt, PAGE_TOKENS - 2, PAGE_TOKENS, 0);
+    }
+    step(world);
+    assert_int_equal(scheduler_gauges(world->scheduler).running, 2);
+    while (step(world)) {
+    }
+    check_texts(world);
+    free_world(world);
+}
+
 /* A running answer gets a token in every step, whatever long prompts arrive. */
 static void test_prompts_do_not_delay_answers(void **state) {
     (void)state;
@@ -626,6 +651,7 @@ int main(void) {
         cmocka_unit_test(test_groups_even_out),
         cmocka_unit_test(test_parts_of_a_prompt_do_not_wait),
         cmocka_unit_test(test_preempted_requests_resume),
+        cmocka_unit_test(test_requests_fill_all_pages),
         cmocka_unit_test(test_prompts_do_not_delay_answers),
         cmocka_unit_test(test_priorities_and_order),
         cmocka_unit_test(test_deadlines_and_cancellation_take_one_step),

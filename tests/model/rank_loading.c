@@ -61,8 +61,8 @@ void rank_prepare(const struct rank_setting *setting, int rank, struct loaded_ra
 void rank_load(const struct rank_setting *setting, int rank, struct device *device, struct stream *stream,
                struct loaded_rank *out) {
     rank_prepare(setting, rank, out);
-    EXPECT_OK(checkpoint_load(&out->checkpoint, &out->list, &out->layout, device, stream, out->tensors,
-                              &out->weights));
+    EXPECT_OK(checkpoint_load(&out->checkpoint, &out->list, &(struct load_options){.layout = &out->layout},
+                              device, stream, out->tensors, &out->weights));
     EXPECT_OK(out->model->family->bind(out->model, &out->list, out->tensors));
 }
 

@@ -205,6 +205,45 @@ static void test_drafting_off_costs_nothing(void **state) {
     }
 }
 
+/* Copied weights count in the ledger as what they are, leave no map behind, and give the same bits. */
+static void test_copied_weights_are_counted(void **state) {
+    const struct fixture *fixture = *state;
+    enum { TOKENS = 37 };
+    float *logits[2];
+    struct sluice_memory_ledger ledgers[2];
+    int32_t tokens[TOKENS];
+    model_spec_tokens(tokens, TOKENS);
+    for (int is_copied = 0; is_copied < 2; is_copied++) {
+        struct sluice_engine_options options = model_options(fixture->directory);
+        options.weights = is_copied ? SLUICE_WEIGHTS_COPIED : SLUICE_WEIGHTS_MAPPED;
+        struct engine_core *engine = model_open(&options);
+        logits[is_copied] = calloc(TOKENS * TINY_VOCABULARY, sizeof(float));
+        assert_non_null(logits[is_copied]);
+        model_run(engine, 0, 0, tokens, TOKENS, logits[is_copied]);
+        ledgers[is_copied] = engine->facts.memory;
+        assert_int_equal(is_copied == 0, engine->weights.checkpoint != NULL);
+        assert_true(device_memory_bytes(engine->device) >= ledgers[is_copied].copied_weight_bytes);
+        engine_core_close(&engine);
+    }
+    size_t mapped = ledgers[0].mapped_weight_bytes + ledgers[0].copied_weight_bytes;
+    assert_true(ledgers[0].mapped_weight_bytes > 0);
+    assert_int_equal(ledgers[1].mapped_weight_bytes, 0);
+    /* Each copy begins at a multiple of 64 bytes. */
+    assert_in_range(ledgers[1].copied_weight_bytes, mapped, mapped + mapped / 100);
+    assert_int_equal(ledgers[1].page_count, ledgers[0].page_count);
+    assert_memory_equal(logits[0], logits[1], TOKENS * TINY_VOCABULARY * sizeof(float));
+    free(logits[0]);
+    free(logits[1]);
+
+    /* A limit is one for copies too: it is said before they are made. */
+    struct sluice_engine_options options = model_options(fixture->directory);
+    struct engine_core *engine = NULL;
+    options.weights = SLUICE_WEIGHTS_COPIED;
+    options.memory_limit_bytes = ledgers[1].copied_weight_bytes - 1;
+    fixture_expect_error(engine_core_open(&options, &engine), STATUS_OUT_OF_MEMORY,
+                         "leave the weights mapped (--weights mapped)");
+}
+
 /* The arena's bytes count from the first launch, whatever lies before. */
 static void count_from_first_launch(struct record *done) {
     size_t base = 0;
@@ -536,6 +575,7 @@ static void test_closing_gives_all_back(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_drafting_off_costs_nothing),
+        cmocka_unit_test(test_copied_weights_are_counted),
         cmocka_unit_test(test_steps_without_drafts_do_nothing_more),
         cmocka_unit_test(test_cold_rounds_do_nothing_more),
         cmocka_unit_test(test_drafts_copy_no_streams),

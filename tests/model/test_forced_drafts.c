@@ -389,7 +389,8 @@ static void test_grammar_ends_in_a_run(void **state) {
         struct grammar grammar = {text_of(reference), length, 0, 0};
         struct sluice_request_options request = reference->request;
         struct sequence sequence;
-        request.constraint = (struct sluice_constraint){count_allowed, allow, accept, &grammar};
+        request.constraint = (struct sluice_constraint){
+            .count_allowed = count_allowed, .allow = allow, .accept = accept, .context = &grammar};
         run_alone(fixture, &request, reference, 5, always_right, &sequence);
         assert_int_equal(sequence.finish_reason, SLUICE_FINISH_STOP);
         assert_int_equal(sequence.token_count - sequence.prompt_count, length);

@@ -47,6 +47,7 @@ struct layout {
     int rows_min;
     int in_flight;
     const char *partition; /* NULL: by cost */
+    int moving;            /* experts move: 1, and how many copies there are besides; 0: they stay */
 };
 
 /* Names for the tables below. */
@@ -84,7 +85,10 @@ static struct sluice_engine *open_engine(const struct fixture *fixture, int nume
                                          .row_gather = (enum sluice_row_gather)layout->gather,
                                          .expert_exchange = (enum sluice_expert_exchange)layout->exchange,
                                          .shared_experts = (enum sluice_shared_experts)layout->shared,
-                                         .in_flight = layout->in_flight};
+                                         .in_flight = layout->in_flight,
+                                         .has_movable_experts = layout->moving > 0,
+                                         .expert_copies = layout->moving > 0 ? layout->moving - 1 : 0,
+                                         .expert_move_interval = 2};
     if (layout->partition != NULL) {
         snprintf(options.parallel.layer_partition, SLUICE_LAYER_PARTITION_BYTES, "%s", layout->partition);
     }
@@ -119,7 +123,7 @@ static void run(const struct fixture *fixture, struct sluice_engine *engine, str
 }
 
 static int set_up(void **state) {
-    static const struct layout one_rank = {1, 1, true, 0, 64, false, OFF, AGRS, CUT, EARLY, 0, 0, NULL};
+    static const struct layout one_rank = {1, 1, true, 0, 64, false, OFF, AGRS, CUT, EARLY, 0, 0, NULL, 0};
     struct fixture *fixture = calloc(1, sizeof *fixture);
     assert_non_null(fixture);
     fixture_make(fixture->directory);
@@ -151,12 +155,12 @@ static void expect_same(const struct fixture *fixture, int numerics, const struc
     for (int i = 0; i < REQUESTS; i++) {
         if (memcmp(&answers[i], &fixture->alone[numerics][i], sizeof answers[i]) != 0) {
             fail_msg("numerics %d, pp %d, %d ticks, layers %s, tp %d, ep %d, %d drafts, sp %d, exchange %d, "
-                     "shared %d, gather %d: "
+                     "shared %d, gather %d, moving %d: "
                      "request %d differs from one rank's",
                      numerics, layout->pipeline, layout->in_flight,
                      layout->partition == NULL ? "by cost" : layout->partition, layout->tensor,
                      layout->has_expert_parallelism, layout->drafts, layout->rows, layout->exchange,
-                     layout->shared, layout->gather, i);
+                     layout->shared, layout->gather, layout->moving, i);
         }
     }
 }
@@ -170,66 +174,68 @@ static void run_layouts(const struct fixture *fixture, const struct layout *layo
 }
 
 static void test_tensor_ranks(void **state) {
-    static const struct layout layouts[] = {{1, 2, true, 0, 64, false, OFF, AGRS, CUT, EARLY, 0, 0, NULL},
-                                            {1, 2, false, 0, 64, false, OFF, AGRS, CUT, EARLY, 0, 0, NULL},
-                                            {1, 4, true, 0, 5, true, OFF, AGRS, CUT, EARLY, 0, 0, NULL},
-                                            {1, 4, false, 0, 64, false, OFF, AGRS, WHOLE, EARLY, 0, 0, NULL}};
+    static const struct layout layouts[] = {
+        {1, 2, true, 0, 64, false, OFF, AGRS, CUT, EARLY, 0, 0, NULL, 0},
+        {1, 2, false, 0, 64, false, OFF, AGRS, CUT, EARLY, 0, 0, NULL, 0},
+        {1, 4, true, 0, 5, true, OFF, AGRS, CUT, EARLY, 0, 0, NULL, 0},
+        {1, 4, false, 0, 64, false, OFF, AGRS, WHOLE, EARLY, 0, 0, NULL, 0}};
     run_layouts(*state, layouts, sizeof layouts / sizeof layouts[0]);
 }
 
 static void test_stages(void **state) {
-    static const struct layout layouts[] = {{2, 1, true, 0, 64, false, ON, AGRS, CUT, EARLY, 0, 0, NULL},
-                                            {3, 1, true, 0, 7, true, ON, AGRS, CUT, EARLY, 0, 0, NULL},
-                                            {8, 1, true, 0, 64, false, ON, AGRS, CUT, EARLY, 0, 0, NULL}};
+    static const struct layout layouts[] = {{2, 1, true, 0, 64, false, ON, AGRS, CUT, EARLY, 0, 0, NULL, 0},
+                                            {3, 1, true, 0, 7, true, ON, AGRS, CUT, EARLY, 0, 0, NULL, 0},
+                                            {8, 1, true, 0, 64, false, ON, AGRS, CUT, EARLY, 0, 0, NULL, 0}};
     run_layouts(*state, layouts, sizeof layouts / sizeof layouts[0]);
 }
 
 /* P-1, P-25: any cut, a last stage without layers too, and fewer or more ticks under way than stages. */
 static void test_cuts_and_ticks(void **state) {
-    static const struct layout layouts[] = {{2, 1, true, 0, 16, false, OFF, AGRS, CUT, EARLY, 0, 1, "4,4"},
-                                            {2, 1, true, 1, 5, true, OFF, AGRS, CUT, EARLY, 0, 3, "8,0"},
-                                            {2, 2, true, 3, 9, true, ON, AGRS, CUT, LATE, 0, 4, "8,0"},
-                                            {3, 1, true, 2, 33, true, OFF, AGRS, CUT, EARLY, 0, 2, "1,1,6"},
-                                            {3, 1, true, 0, 4, true, OFF, AGRS, CUT, EARLY, 0, 6, "6,1,1"},
-                                            {1, 1, true, 2, 7, true, OFF, AGRS, CUT, EARLY, 0, 3, NULL}};
+    static const struct layout layouts[] = {
+        {2, 1, true, 0, 16, false, OFF, AGRS, CUT, EARLY, 0, 1, "4,4", 0},
+        {2, 1, true, 1, 5, true, OFF, AGRS, CUT, EARLY, 0, 3, "8,0", 0},
+        {2, 2, true, 3, 9, true, ON, AGRS, CUT, LATE, 0, 4, "8,0", 0},
+        {3, 1, true, 2, 33, true, OFF, AGRS, CUT, EARLY, 0, 2, "1,1,6", 0},
+        {3, 1, true, 0, 4, true, OFF, AGRS, CUT, EARLY, 0, 6, "6,1,1", 0},
+        {1, 1, true, 2, 7, true, OFF, AGRS, CUT, EARLY, 0, 3, NULL, 0}};
     run_layouts(*state, layouts, sizeof layouts / sizeof layouts[0]);
 }
 
 static void test_drafts_on_ranks(void **state) {
-    static const struct layout layouts[] = {{1, 2, true, 1, 64, true, OFF, AGRS, CUT, EARLY, 0, 0, NULL},
-                                            {2, 1, true, 2, 64, true, OFF, AGRS, CUT, EARLY, 0, 0, NULL},
-                                            {2, 2, false, 3, 9, false, OFF, AGRS, CUT, EARLY, 0, 0, NULL},
-                                            {3, 2, true, 3, 64, true, OFF, AGRS, CUT, EARLY, 0, 0, NULL}};
+    static const struct layout layouts[] = {{1, 2, true, 1, 64, true, OFF, AGRS, CUT, EARLY, 0, 0, NULL, 0},
+                                            {2, 1, true, 2, 64, true, OFF, AGRS, CUT, EARLY, 0, 0, NULL, 0},
+                                            {2, 2, false, 3, 9, false, OFF, AGRS, CUT, EARLY, 0, 0, NULL, 0},
+                                            {3, 2, true, 3, 64, true, OFF, AGRS, CUT, EARLY, 0, 0, NULL, 0}};
     run_layouts(*state, layouts, sizeof layouts / sizeof layouts[0]);
 }
 
 /* Every step, those of one row too, where most ranks then have none (S-8, T-2). */
 static void test_shared_rows(void **state) {
-    static const struct layout layouts[] = {{1, 2, true, 0, 64, false, ON, AGRS, CUT, EARLY, 0, 0, NULL},
-                                            {1, 2, false, 0, 9, true, ON, AGRS, WHOLE, LATE, 0, 0, NULL},
-                                            {1, 2, true, 0, 7, true, ON, A2A, WHOLE, LATE, 0, 0, NULL},
-                                            {1, 4, true, 0, 64, false, ON, A2A, CUT, LATE, 0, 0, NULL},
-                                            {1, 4, true, 0, 5, true, ON, AGRS, WHOLE, EARLY, 0, 0, NULL},
-                                            {1, 4, false, 0, 64, false, ON, A2A, CUT, EARLY, 0, 0, NULL}};
+    static const struct layout layouts[] = {{1, 2, true, 0, 64, false, ON, AGRS, CUT, EARLY, 0, 0, NULL, 0},
+                                            {1, 2, false, 0, 9, true, ON, AGRS, WHOLE, LATE, 0, 0, NULL, 0},
+                                            {1, 2, true, 0, 7, true, ON, A2A, WHOLE, LATE, 0, 0, NULL, 0},
+                                            {1, 4, true, 0, 64, false, ON, A2A, CUT, LATE, 0, 0, NULL, 0},
+                                            {1, 4, true, 0, 5, true, ON, AGRS, WHOLE, EARLY, 0, 0, NULL, 0},
+                                            {1, 4, false, 0, 64, false, ON, A2A, CUT, EARLY, 0, 0, NULL, 0}};
     run_layouts(*state, layouts, sizeof layouts / sizeof layouts[0]);
 }
 
 /* The switch is per step: prompts share their rows, answers do not (S-25, S-28). */
 static void test_switch_by_rows(void **state) {
-    static const struct layout layouts[] = {{1, 2, true, 0, 64, true, AUTO, AGRS, CUT, LATE, 0, 0, NULL},
-                                            {1, 4, true, 2, 64, true, AUTO, A2A, WHOLE, LATE, 0, 0, NULL},
-                                            {2, 2, true, 3, 33, true, AUTO, A2A, CUT, EARLY, 3, 0, NULL}};
+    static const struct layout layouts[] = {{1, 2, true, 0, 64, true, AUTO, AGRS, CUT, LATE, 0, 0, NULL, 0},
+                                            {1, 4, true, 2, 64, true, AUTO, A2A, WHOLE, LATE, 0, 0, NULL, 0},
+                                            {2, 2, true, 3, 33, true, AUTO, A2A, CUT, EARLY, 3, 0, NULL, 0}};
     run_layouts(*state, layouts, sizeof layouts / sizeof layouts[0]);
 }
 
 /* S-22, S-24: over stages and with drafts, whose rows stay with their sources. */
 static void test_shared_rows_on_stages(void **state) {
-    static const struct layout layouts[] = {{2, 2, true, 0, 64, false, ON, A2A, CUT, LATE, 0, 0, NULL},
-                                            {3, 4, true, 0, 11, true, ON, AGRS, WHOLE, LATE, 0, 0, NULL},
-                                            {1, 2, true, 1, 64, true, ON, A2A, CUT, LATE, 0, 0, NULL},
-                                            {1, 4, false, 2, 9, false, ON, AGRS, CUT, EARLY, 0, 0, NULL},
-                                            {2, 2, false, 3, 9, true, ON, AGRS, WHOLE, LATE, 0, 0, NULL},
-                                            {3, 2, true, 3, 64, true, ON, A2A, CUT, EARLY, 0, 0, NULL}};
+    static const struct layout layouts[] = {{2, 2, true, 0, 64, false, ON, A2A, CUT, LATE, 0, 0, NULL, 0},
+                                            {3, 4, true, 0, 11, true, ON, AGRS, WHOLE, LATE, 0, 0, NULL, 0},
+                                            {1, 2, true, 1, 64, true, ON, A2A, CUT, LATE, 0, 0, NULL, 0},
+                                            {1, 4, false, 2, 9, false, ON, AGRS, CUT, EARLY, 0, 0, NULL, 0},
+                                            {2, 2, false, 3, 9, true, ON, AGRS, WHOLE, LATE, 0, 0, NULL, 0},
+                                            {3, 2, true, 3, 64, true, ON, A2A, CUT, EARLY, 0, 0, NULL, 0}};
     run_layouts(*state, layouts, sizeof layouts / sizeof layouts[0]);
 }
 

@@ -53,8 +53,7 @@ static void expect_ledger(struct sluice_engine_options options) {
     snprintf(path, sizeof path, "%s/config.json", directory);
     EXPECT_OK(plan_model_read(path, NULL, request.draft_limit, &model));
     EXPECT_OK(plan_machine_read(&machine_request, &machine));
-    struct plan_step_shape shape = plan_step_shape_of(&request);
-    EXPECT_OK(plan_step_measure(&model, &shape, &step));
+    EXPECT_OK(plan_step_measure(&model, &request, &step));
     EXPECT_OK(plan_make(&model, &machine, &request, &step, &plan));
     const struct plan_stage *stage = &plan.stages[0];
     /* Small tensors are copied to multiples of 64 bytes. */

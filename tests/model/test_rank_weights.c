@@ -525,7 +525,8 @@ static void expect_refused(const struct rank_setting *setting, enum status expec
     for (int r = 0; r < mesh_rank_count(&setting->mesh); r++) {
         struct loaded_rank rank;
         rank_prepare(setting, r, &rank);
-        fixture_expect_error(checkpoint_load(&rank.checkpoint, &rank.list, &rank.layout, machine.device,
+        fixture_expect_error(checkpoint_load(&rank.checkpoint, &rank.list,
+                                             &(struct load_options){.layout = &rank.layout}, machine.device,
                                              machine.stream, rank.tensors, &rank.weights),
                              expected, fragment);
         assert_non_null(rank.checkpoint);
@@ -552,7 +553,7 @@ static void cuts_that_tear_are_refused(void **state) {
     setting.mesh.data = 2;
     expect_refused(&setting, STATUS_UNSUPPORTED,
                    "expert parallelism over 16 ranks (data 2 x tensor 8) needs an expert for each, but a "
-                   "layer has 8 and copies (redundant experts)");
+                   "layer has 8 and 0 copies (redundant experts)");
 }
 
 /* G-23: with drafting on, every rank says that the draft layer is incomplete; without, none minds. */
@@ -584,8 +585,8 @@ static void expect_mismatch_noticed(const struct rank_setting *setting, int mode
     struct loaded_rank rank;
     rank_prepare(setting, model_stage, &rank);
     rank.layout.place.pipeline = 1 - model_stage;
-    EXPECT_OK(checkpoint_load(&rank.checkpoint, &rank.list, &rank.layout, machine.device, machine.stream,
-                              rank.tensors, &rank.weights));
+    EXPECT_OK(checkpoint_load(&rank.checkpoint, &rank.list, &(struct load_options){.layout = &rank.layout},
+                              machine.device, machine.stream, rank.tensors, &rank.weights));
     fixture_expect_error(rank.model->family->bind(rank.model, &rank.list, rank.tensors), STATUS_INTERNAL,
                          fragment);
     rank_free(&rank, machine.device);

@@ -201,7 +201,8 @@ static void test_constraints_hold_with_drafts(void **state) {
         options.prompt_count = fixture->requests[0].prompt_count;
         options.token_limit = REQUEST_ANSWER_MAX;
         options.sampling.temperature = 0.0;
-        options.constraint = (struct sluice_constraint){count_allowed, allow, accept, &rule};
+        options.constraint = (struct sluice_constraint){
+            .count_allowed = count_allowed, .allow = allow, .accept = accept, .context = &rule};
         EXPECT_OK(sluice_engine_submit(engine, &options, &request));
         struct sluice_request_state end = sluice_request_wait(request, SIZE_MAX, SIZE_MAX, -1.0);
         counts[drafts] = end.token_count;
@@ -297,7 +298,9 @@ static void test_what_is_refused(void **state) {
     expect_refused(engine, &options, SLUICE_OUT_OF_RANGE, "top_p");
     options = good;
     options.draft_limit = 1;
-    expect_refused(engine, &options, SLUICE_OUT_OF_RANGE, "draft_limit");
+    /* Spec parallelism 6.5, CFG-11. */
+    expect_refused(engine, &options, SLUICE_OUT_OF_RANGE,
+                   "draft_limit is 1, but the engine was opened for at most 0 drafts");
     options = good;
     options.log_probability_count = 21;
     expect_refused(engine, &options, SLUICE_OUT_OF_RANGE, "log-probabilities");

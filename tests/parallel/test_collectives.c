@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "parallel/expert_balance.h"
 #include "parallel/rank_steps.h"
 #include "tensor/elements.h"
 
@@ -241,13 +242,89 @@ static void check_experts(struct rank_step *rank) {
     EXPECT(DEVICE_ARENA_TENSOR(&rank->arena, DTYPE_F32, &args.out, own.count, PICKS, HIDDEN) == STATUS_OK);
     uint64_t before = comm_sent_bytes(rank->ranks.tensor);
     size_t mark = device_arena_mark(&rank->arena);
-    EXPECT(parallel_moe_experts(&rank->step, &rows, &args, EXPERTS) == STATUS_OK);
+    EXPECT(parallel_moe_experts(&rank->step, &rows, &args, &(struct layer_experts){.count = EXPERTS}) ==
+           STATUS_OK);
     EXPECT(stream_synchronize(rank->stream) == STATUS_OK);
     EXPECT(device_arena_mark(&rank->arena) == mark);
     EXPECT(memcmp(args.out.data, experts.expected + own.first * PICKS * HIDDEN, tensor_bytes(&args.out)) ==
            0);
     if (rank->step.shares != NULL && rank->ranks.count > 1) {
         EXPECT(comm_sent_bytes(rank->ranks.tensor) - before == expected_bytes(rank, own));
+    }
+}
+
+/* Any placement with a holder for each expert, the same on every rank. */
+static void place_at_random(struct expert_balance *balance) {
+    int ranks = balance->shape.rank_count;
+    for (int i = 0; i < balance->shape.layer_count * EXPERTS; i++) {
+        uint64_t bits = (uint64_t)(i * 2654435761u >> 7) & (((uint64_t)1 << ranks) - 1);
+        balance->holders[i] = bits != 0 ? bits : (uint64_t)1 << (i % ranks);
+    }
+}
+
+/* Experts without data where the rank does not have them: whoever computes them there stops the test. */
+static void keep_held(const struct rank_step *rank, int layer, struct weight weights[3][EXPERTS]) {
+    memcpy(weights, experts.weights, sizeof experts.weights);
+    for (int e = 0; e < EXPERTS; e++) {
+        bool is_held = rank->ranks.balance->holders[layer * EXPERTS + e] >> rank->ranks.rank & 1;
+        for (int m = 0; m < 3 && !is_held; m++) {
+            weights[m][e].data = NULL;
+        }
+    }
+}
+
+/* E-17, E-13: experts that moved anywhere, and copies of them, give the same; every pick is counted once. */
+static void check_moved_experts(struct rank_step *rank) {
+    enum { LAYERS = 2, LAYER = 1 };
+    const struct expert_balance_shape shape = {.layer_count = LAYERS,
+                                               .expert_count = EXPERTS,
+                                               .rank_count = rank->ranks.count,
+                                               .place_count = EXPERTS * rank->ranks.count};
+    struct expert_balance balance;
+    int32_t own_picks[EXPERT_ROWS * PICKS];
+    struct weight weights[3][EXPERTS];
+    struct shard_range own = parallel_own_range(&rank->step);
+    EXPECT(expert_balance_init(&balance, &shape) == STATUS_OK);
+    place_at_random(&balance);
+    rank->ranks.balance = &balance;
+    rank->ranks.own_picks = own_picks;
+    keep_held(rank, LAYER, weights);
+    struct expert_weights bank = {.gate = weights[0], .up = weights[1], .down = weights[2], .count = EXPERTS};
+    struct moe_experts_args args = expert_args(&bank, own.first, own.count);
+    struct placed_rows rows = {.tensor = args.x,
+                               .layout = rank->step.shares == NULL ? ROWS_FULL : ROWS_SHARD,
+                               .shares = rank->step.shares};
+    EXPECT(DEVICE_ARENA_TENSOR(&rank->arena, DTYPE_F32, &args.out, own.count, PICKS, HIDDEN) == STATUS_OK);
+    EXPECT(parallel_moe_experts(&rank->step, &rows, &args,
+                                &(struct layer_experts){.layer = LAYER, .count = EXPERTS}) == STATUS_OK);
+    EXPECT(stream_synchronize(rank->stream) == STATUS_OK);
+    EXPECT(memcmp(args.out.data, experts.expected + own.first * PICKS * HIDDEN, tensor_bytes(&args.out)) ==
+           0);
+    for (int e = 0; e < EXPERTS; e++) {
+        uint64_t count = 0;
+        for (int64_t pair = 0; pair < rank->batch.row_count * PICKS; pair++) {
+            count += experts.picks[pair] == e;
+        }
+        EXPECT(balance.counts[LAYER * EXPERTS + e] == count);
+        EXPECT(balance.counts[e] == 0);
+    }
+    expert_balance_deinit(&balance);
+}
+
+static void moved_experts_give_what_one_rank_gives(void **state) {
+    (void)state;
+    static const int64_t row_counts[] = {1, 3, 8, EXPERT_ROWS};
+    for (int count = 2; count <= 4; count++) {
+        for (size_t i = 0; i < sizeof row_counts / sizeof row_counts[0]; i++) {
+            struct rank_setting setting = {
+                .count = count, .rows = row_counts[i], .has_expert_parallelism = true};
+            rank_steps_run(&setting, check_moved_experts, NULL);
+            setting.is_shared = true;
+            setting.exchange = EXPERT_EXCHANGE_GATHER;
+            rank_steps_run(&setting, check_moved_experts, NULL);
+            setting.exchange = EXPERT_EXCHANGE_DISPATCH;
+            rank_steps_run(&setting, check_moved_experts, NULL);
+        }
     }
 }
 
@@ -273,6 +350,7 @@ int main(void) {
         cmocka_unit_test(rows_go_round),
         cmocka_unit_test(sums_end_with_their_rows),
         cmocka_unit_test(experts_give_what_one_rank_gives),
+        cmocka_unit_test(moved_experts_give_what_one_rank_gives),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }

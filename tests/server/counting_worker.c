@@ -95,6 +95,9 @@ static enum status submit(struct service *handle, const struct service_request *
     struct counting_service *service = own(handle);
     const struct sluice_request_options *options = &request->options;
     CHECK(options->priority == 0, STATUS_UNSUPPORTED, "a counting worker has no priorities");
+    if (request->rules.grammar != SERVICE_GRAMMAR_NONE) {
+        kill(getpid(), SIGKILL); /* as a grammar would that cannot be compiled */
+    }
     struct counting_generation *generation = calloc(1, sizeof *generation);
     CHECK_MEMORY(generation);
     generation->generation.service = handle;

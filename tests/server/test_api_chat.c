@@ -245,12 +245,14 @@ static void test_tool_choices(void **state) {
     static const struct {
         const char *fields, *grammar;
     } cases[] = {
-        {"", "{\"tools\":[" TOOL "],\"choice\":\"auto\",\"parallel\":true}"},
+        {"", "{\"tools\":[" TOOL "],\"tool_choice\":\"auto\",\"parallel_tool_calls\":true}"},
         {",\"tool_choice\":\"auto\",\"parallel_tool_calls\":false",
-         "{\"tools\":[" TOOL "],\"choice\":\"auto\",\"parallel\":false}"},
-        {",\"tool_choice\":\"required\"", "{\"tools\":[" TOOL "],\"choice\":\"required\",\"parallel\":true}"},
+         "{\"tools\":[" TOOL "],\"tool_choice\":\"auto\",\"parallel_tool_calls\":false}"},
+        {",\"tool_choice\":\"required\"",
+         "{\"tools\":[" TOOL "],\"tool_choice\":\"required\",\"parallel_tool_calls\":true}"},
         {",\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"run\"}}",
-         "{\"tools\":[" TOOL "],\"choice\":{\"name\":\"run\"},\"parallel\":true}"},
+         "{\"tools\":[" TOOL "],\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"run\"}},"
+         "\"parallel_tool_calls\":true}"},
         {",\"tool_choice\":\"none\"", ""},
         {",\"response_format\":{\"type\":\"json_object\"}", ""},
     };

@@ -188,9 +188,11 @@ static void test_tool_choices(void **state) {
     static const struct {
         const char *choice, *grammar;
     } cases[] = {
-        {"{\"type\":\"auto\",\"disable_parallel_tool_use\":true}", "\"choice\":\"auto\",\"parallel\":false}"},
-        {"{\"type\":\"any\"}", "\"choice\":\"required\",\"parallel\":true}"},
-        {"{\"type\":\"tool\",\"name\":\"run\"}", "\"choice\":{\"name\":\"run\"},\"parallel\":true}"},
+        {"{\"type\":\"auto\",\"disable_parallel_tool_use\":true}",
+         "\"tool_choice\":\"auto\",\"parallel_tool_calls\":false}"},
+        {"{\"type\":\"any\"}", "\"tool_choice\":\"required\",\"parallel_tool_calls\":true}"},
+        {"{\"type\":\"tool\",\"name\":\"run\"}", "\"tool_choice\":{\"type\":\"function\",\"function\":{"
+                                                 "\"name\":\"run\"}},\"parallel_tool_calls\":true}"},
         {"{\"type\":\"none\"}", ""},
     };
     struct api_fixture *fixture = *state;

@@ -93,6 +93,42 @@ static void test_a_request_that_kills_twice_ends(void **state) {
     service->kind->close(&service);
 }
 
+/* A grammar is compiled before its request has a place, and may kill the worker there. */
+static void test_a_grammar_that_kills_twice_ends(void **state) {
+    (void)state;
+    enum { BEFORE = 12, LONG_ANSWER = 3000 };
+    static struct service_call before[BEFORE];
+    static struct service_call killer;
+    struct service *service = open_good(1);
+    struct service_client client;
+    int32_t prompt[1] = {3};
+    service_client_init(&client, service);
+    for (int i = 0; i < BEFORE; i++) {
+        EXPECT_OK(submit_count(&client, 10 + i, LONG_ANSWER, &before[i]));
+    }
+    struct sluice_request_options options = sluice_request_options_default();
+    options.prompt = prompt;
+    options.prompt_count = 1;
+    options.token_limit = 10;
+    struct service_request request = service_request_of(&options);
+    request.rules.grammar = SERVICE_GRAMMAR_JSON;
+    EXPECT_OK(service_call_submit(&client, &request, &killer));
+    service_call_wait(&killer, SIZE_MAX);
+    assert_int_equal(killer.state.status, SLUICE_PEER_LOST);
+    struct service_stats stats;
+    service->kind->stats(service, &stats);
+    assert_int_equal(stats.restarts + (stats.ready_count == 0), 2);
+    service_call_release(&killer);
+    for (int i = 0; i < BEFORE; i++) {
+        service_call_wait(&before[i], SIZE_MAX);
+        assert_int_equal(before[i].state.finish_reason, SLUICE_FINISH_LENGTH);
+        assert_int_equal(before[i].answer.count, LONG_ANSWER);
+        service_call_release(&before[i]);
+    }
+    service_client_deinit(&client);
+    service->kind->close(&service);
+}
+
 /* A worker that answers pings and makes no step with work at hand. */
 static void test_a_step_that_never_ends(void **state) {
     (void)state;
@@ -339,6 +375,7 @@ int main(void) {
         cmocka_unit_test(test_no_orphans), /* first: it forks, and no thread must be there yet */
         cmocka_unit_test(test_workers_that_do_not_start),
         cmocka_unit_test(test_a_request_that_kills_twice_ends),
+        cmocka_unit_test(test_a_grammar_that_kills_twice_ends),
         cmocka_unit_test(test_a_step_that_never_ends),
         cmocka_unit_test(test_gives_up),
         cmocka_unit_test(test_cancel_and_release_at_any_moment),

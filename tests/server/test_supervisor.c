@@ -15,7 +15,9 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "server/service_engine.h"
 #include "server/supervisor.h"
+#include "support/rule_cases.h"
 #include "support/service_client.h"
 
 #define MODEL "--model=" SLUICE_SOURCE_DIR "/models/mini-v4"
@@ -48,11 +50,54 @@ static void wait_until_ready(struct service *service, int count) {
     }
 }
 
-static void submit_planned(struct request_fixture *fixture, struct service_client *client, int index,
+/* The planned requests, with rules or without, and what they give undisturbed. */
+struct plan {
+    struct request_fixture *fixture;
+    bool has_rules;
+    struct answer expected[REQUESTS];
+};
+
+static void submit_planned(const struct plan *plan, struct service_client *client, int index,
                            struct service_call *call) {
-    struct sluice_request_options options = request_options(&fixture->requests[index]);
+    struct sluice_request_options options = request_options(&plan->fixture->requests[index]);
     struct service_request request = service_request_of(&options);
+    if (plan->has_rules) {
+        request.rules = rule_case_rules(index % RULE_CASES);
+    }
     EXPECT_OK(service_call_submit(client, &request, call));
+}
+
+/* Without rules it is known; with rules an engine in this process answers. */
+static void fill_plan(struct plan *plan) {
+    static struct service_call call;
+    struct sluice_engine_options options = request_engine_options();
+    struct service *service;
+    struct service_client client;
+    EXPECT_OK(service_engine_open(&options, &service));
+    service_client_init(&client, service);
+    for (int i = 0; i < REQUESTS; i++) {
+        submit_planned(plan, &client, i, &call);
+        service_call_wait(&call, SIZE_MAX);
+        rule_case_expect_kept(i % RULE_CASES, &call.answer);
+        plan->expected[i] = call.answer;
+        service_call_release(&call);
+    }
+    service_client_deinit(&client);
+    service->kind->close(&service);
+}
+
+static const struct plan *make_plan(struct request_fixture *fixture, bool has_rules) {
+    static struct plan plans[2];
+    struct plan *plan = &plans[has_rules];
+    if (plan->fixture == NULL) {
+        plan->fixture = fixture;
+        plan->has_rules = has_rules;
+        memcpy(plan->expected, fixture->alone, sizeof plan->expected);
+        if (has_rules) {
+            fill_plan(plan);
+        }
+    }
+    return plan;
 }
 
 /* All running requests and what they hold are gone. */
@@ -68,11 +113,18 @@ static void expect_idle(struct service *service) {
                  service->kind->facts(service).memory.page_count);
 }
 
+static void expect_answer(const struct plan *plan, int index, const struct answer *answer) {
+    if (memcmp(answer, &plan->expected[index], sizeof *answer) != 0) {
+        fail_msg("request %d (%s) differs beside dying workers", index,
+                 plan->has_rules ? rule_case_name(index % RULE_CASES) : "no rules");
+    }
+}
+
 /* A request that was hit twice between two tokens may end early: it says so, and what came is right. */
-static int expect_answer_or_apology(struct request_fixture *fixture, int index, struct service_call *call) {
-    const struct answer *expected = &fixture->alone[index];
+static int expect_answer_or_apology(const struct plan *plan, int index, struct service_call *call) {
+    const struct answer *expected = &plan->expected[index];
     if (call->state.finish_reason != SLUICE_FINISH_ERROR) {
-        request_expect_answer(fixture, index, &call->answer, "beside dying workers");
+        expect_answer(plan, index, &call->answer);
         return 0;
     }
     assert_int_equal(call->state.status, SLUICE_PEER_LOST);
@@ -83,7 +135,7 @@ static int expect_answer_or_apology(struct request_fixture *fixture, int index, 
 }
 
 /* Runs all planned requests and kills workers with `signal_number` meanwhile; returns how many it hit. */
-static int run_under_fire(struct request_fixture *fixture, struct service *service, int workers, int kills,
+static int run_under_fire(const struct plan *plan, struct service *service, int workers, int kills,
                           int signal_number) {
     static struct service_call calls[REQUESTS];
     struct service_client client;
@@ -91,11 +143,11 @@ static int run_under_fire(struct request_fixture *fixture, struct service *servi
     int apologies = 0;
     service_client_init(&client, service);
     for (int i = 0; i < REQUESTS; i++) {
-        submit_planned(fixture, &client, i, &calls[i]);
+        submit_planned(plan, &client, i, &calls[i]);
     }
     for (int i = 0; i < REQUESTS; i++) {
         /* In the middle of answers: some tokens of this one are there. */
-        service_call_wait(&calls[i], fixture->alone[i].count / 2);
+        service_call_wait(&calls[i], plan->expected[i].count / 2);
         if (killed < kills && i % 3 == 0 && !calls[i].is_over) {
             pid_t pid = supervisor_worker_pid(service, killed % workers);
             killed += pid > 0 && kill(pid, signal_number) == 0;
@@ -104,7 +156,7 @@ static int run_under_fire(struct request_fixture *fixture, struct service *servi
     }
     for (int i = 0; i < REQUESTS; i++) {
         service_call_wait(&calls[i], SIZE_MAX);
-        apologies += expect_answer_or_apology(fixture, i, &calls[i]);
+        apologies += expect_answer_or_apology(plan, i, &calls[i]);
         service_call_release(&calls[i]);
     }
     service_client_deinit(&client);
@@ -117,16 +169,16 @@ static void test_text_of_an_undisturbed_run(void **state) {
     struct service *service;
     struct supervisor_options options = options_of(1);
     EXPECT_OK(supervisor_open(&options, &service));
-    assert_int_equal(run_under_fire(*state, service, 1, 0, 0), 0);
+    assert_int_equal(run_under_fire(make_plan(*state, false), service, 1, 0, 0), 0);
     expect_idle(service);
     service->kind->close(&service);
 }
 
-static void test_killed_under_load(void **state) {
+static void kill_under_load(const struct plan *plan) {
     struct service *service;
     struct supervisor_options options = options_of(1);
     EXPECT_OK(supervisor_open(&options, &service));
-    int killed = run_under_fire(*state, service, 1, 3, SIGKILL);
+    int killed = run_under_fire(plan, service, 1, 3, SIGKILL);
     assert_true(killed > 0);
     wait_until_ready(service, 1);
     expect_idle(service);
@@ -136,6 +188,15 @@ static void test_killed_under_load(void **state) {
     service->kind->close(&service);
 }
 
+static void test_killed_under_load(void **state) {
+    kill_under_load(make_plan(*state, false));
+}
+
+/* Grammars, stop texts and words go on in the middle, too. */
+static void test_killed_with_rules(void **state) {
+    kill_under_load(make_plan(*state, true));
+}
+
 /* A stopped process neither answers nor ends. */
 static void test_hung_under_load(void **state) {
     struct service *service;
@@ -143,7 +204,7 @@ static void test_hung_under_load(void **state) {
     options.ping_seconds = 0.05;
     options.deadline_seconds = 0.5;
     EXPECT_OK(supervisor_open(&options, &service));
-    int killed = run_under_fire(*state, service, 1, 1, SIGSTOP);
+    int killed = run_under_fire(make_plan(*state, false), service, 1, 1, SIGSTOP);
     assert_int_equal(killed, 1);
     struct service_stats stats;
     service->kind->stats(service, &stats);
@@ -156,20 +217,114 @@ static void test_replicas(void **state) {
     struct service *service;
     struct supervisor_options options = options_of(2);
     EXPECT_OK(supervisor_open(&options, &service));
-    assert_int_equal(run_under_fire(*state, service, 2, 0, 0), 0);
-    assert_true(run_under_fire(*state, service, 2, 3, SIGKILL) > 0);
+    assert_int_equal(run_under_fire(make_plan(*state, false), service, 2, 0, 0), 0);
+    assert_true(run_under_fire(make_plan(*state, false), service, 2, 3, SIGKILL) > 0);
     wait_until_ready(service, 2);
     expect_idle(service);
     assert_int_equal(service->kind->facts(service).sequence_limit, 16);
     service->kind->close(&service);
 }
 
+/* Clients come, cancel and leave at any moment, and a worker dies: no place and no page stays taken. */
+static void test_leaves_nothing_behind(void **state) {
+    static struct service_call calls[REQUESTS];
+    const struct plan *plan = make_plan(*state, true);
+    struct service *service;
+    struct service_client client;
+    struct supervisor_options options = options_of(2);
+    uint64_t random = 7;
+    EXPECT_OK(supervisor_open(&options, &service));
+    service_client_init(&client, service);
+    for (int i = 0; i < REQUESTS; i++) {
+        submit_planned(plan, &client, i, &calls[i]);
+        int victim = (int)(model_next_random(&random) % (uint64_t)(i + 1));
+        bool is_there = calls[victim].generation != NULL;
+        int what = (int)(model_next_random(&random) % 4);
+        if (is_there && what == 0) {
+            service_call_release(&calls[victim]);
+        } else if (is_there && what == 1) {
+            service->kind->cancel(calls[victim].generation);
+        } else if (is_there && what == 2) {
+            service_call_wait(&calls[victim], 1);
+        }
+        if (i == REQUESTS / 2) {
+            kill(supervisor_worker_pid(service, 0), SIGKILL);
+        }
+    }
+    for (int i = 0; i < REQUESTS; i++) {
+        if (calls[i].generation != NULL) {
+            service_call_wait(&calls[i], SIZE_MAX);
+            assert_true(calls[i].state.finish_reason != SLUICE_FINISH_ERROR);
+            if (calls[i].state.finish_reason != SLUICE_FINISH_CANCELLED) {
+                expect_answer(plan, i, &calls[i].answer);
+            }
+            service_call_release(&calls[i]);
+        }
+    }
+    wait_until_ready(service, 2);
+    expect_idle(service);
+    service_client_deinit(&client);
+    service->kind->close(&service);
+}
+
+/* A worker of four ranks, which die together and come back together. */
+static void test_ranks_within_a_worker(void **state) {
+    static const char *const arguments_of_ranks[] = {"sluice",
+                                                     "worker",
+                                                     MODEL,
+                                                     "--max-model-len=512",
+                                                     "--max-num-seqs=8",
+                                                     "--threads=1",
+                                                     "--chunk-tokens=128",
+                                                     "--tensor-parallel-size=2",
+                                                     "--pipeline-parallel-size=2",
+                                                     NULL};
+    struct service *service;
+    struct supervisor_options options = options_of(1);
+    options.arguments = arguments_of_ranks;
+    EXPECT_OK(supervisor_open(&options, &service));
+    assert_int_equal(run_under_fire(make_plan(*state, true), service, 1, 1, SIGKILL), 1);
+    wait_until_ready(service, 1);
+    expect_idle(service);
+    service->kind->close(&service);
+}
+
+#ifdef SUPERVISOR_HAS_MPI
+/* The worker's process starts the ranks' and hands the wire on to the first of them. */
+static void test_ranks_as_processes(void **state) {
+    static const char *const arguments_of_ranks[] = {"sluice",
+                                                     "worker",
+                                                     MODEL,
+                                                     "--max-model-len=512",
+                                                     "--max-num-seqs=8",
+                                                     "--threads=1",
+                                                     "--chunk-tokens=128",
+                                                     "--tensor-parallel-size=2",
+                                                     "--distributed-executor-backend=mp",
+                                                     NULL};
+    struct service *service;
+    struct supervisor_options options = options_of(1);
+    options.arguments = arguments_of_ranks;
+    EXPECT_OK(supervisor_open(&options, &service));
+    assert_int_equal(run_under_fire(make_plan(*state, true), service, 1, 1, SIGKILL), 1);
+    wait_until_ready(service, 1);
+    expect_idle(service);
+    service->kind->close(&service);
+}
+#endif
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_text_of_an_undisturbed_run),
         cmocka_unit_test(test_killed_under_load),
+        cmocka_unit_test(test_killed_with_rules),
         cmocka_unit_test(test_hung_under_load),
         cmocka_unit_test(test_replicas),
+        cmocka_unit_test(test_leaves_nothing_behind),
+        cmocka_unit_test(test_ranks_within_a_worker),
+#ifdef SUPERVISOR_HAS_MPI
+        cmocka_unit_test(test_ranks_as_processes),
+#endif
     };
     return cmocka_run_group_tests(tests, request_fixture_set_up, request_fixture_tear_down);
 }

@@ -53,6 +53,7 @@ static struct wire_record full_request(const struct service_text *stops,
     options->prompt_log_probability_count = 4;
     record.request.rules = (struct service_rules){.grammar = SERVICE_GRAMMAR_JSON_SCHEMA,
                                                   .grammar_text = text_of("{\"type\":\"object\"}"),
+                                                  .is_grammar_optional = true,
                                                   .starts_in_reasoning = true,
                                                   .stops = stops,
                                                   .stop_count = 2,
@@ -102,6 +103,7 @@ static void expect_full_request(const struct wire_record *read) {
     assert_int_equal(options->prompt_log_probability_count, 4);
     assert_int_equal(rules->grammar, SERVICE_GRAMMAR_JSON_SCHEMA);
     expect_text(rules->grammar_text, "{\"type\":\"object\"}");
+    assert_true(rules->is_grammar_optional);
     assert_true(rules->starts_in_reasoning);
     assert_int_equal(rules->stop_count, 2);
     expect_text(rules->stops[0], "END");

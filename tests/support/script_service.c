@@ -121,8 +121,10 @@ static enum status submit(struct service *service, const struct service_request 
     struct script_service *script = own(service);
     *out = NULL;
     CHECK(request->options.prompt_count > 0, STATUS_BAD_ARGUMENT, "the prompt is empty");
-    bool is_refused = script->refusal != STATUS_OK && (script->refusal != STATUS_UNSUPPORTED ||
-                                                       request->rules.grammar != SERVICE_GRAMMAR_NONE);
+    bool is_refused =
+        script->refusal != STATUS_OK &&
+        (script->refusal != STATUS_UNSUPPORTED ||
+         (request->rules.grammar != SERVICE_GRAMMAR_NONE && !request->rules.is_grammar_optional));
     CHECK(!is_refused, script->refusal, "%s", script->refusal_message);
     struct script_generation *generation = calloc(1, sizeof *generation);
     generation->generation.service = service;

@@ -43,7 +43,7 @@ struct grammar *compile_grammar(enum grammar_kind kind, const char *text) {
     struct grammar_source source = grammar_source_of(kind, text);
     struct grammar *grammar;
     if (grammar_source_compile(&source, &grammar) != STATUS_OK) {
-        fail_msg("%s: %s", text, error_last()->message);
+        fail_msg("%.200s: %s", text, error_last()->message);
     }
     return grammar;
 }
@@ -52,10 +52,10 @@ void assert_grammar_refused(enum grammar_kind kind, const char *text, const char
     struct grammar_source source = grammar_source_of(kind, text);
     struct grammar *grammar;
     if (grammar_source_compile(&source, &grammar) == STATUS_OK) {
-        fail_msg("%s is not refused", text);
+        fail_msg("%.200s is not refused", text);
     }
     if (strstr(error_last()->message, part) == NULL) {
-        fail_msg("%s is refused with <%s>, not <%s>", text, error_last()->message, part);
+        fail_msg("%.200s is refused with <%s>, not <%s>", text, error_last()->message, part);
     }
 }
 

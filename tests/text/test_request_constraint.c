@@ -320,6 +320,29 @@ static void test_minimum_of_tokens(void **state) {
     request_constraint_destroy(&constraint);
 }
 
+/* Behind drafts that end the request nothing can be asked for: no mask, which would be an empty one. */
+static void test_drafts_that_end(void **state) {
+    const struct fixture *fixture = *state;
+    uint32_t mask[WORDS_MAX] = {0};
+    struct request_constraint_options options = options_of(GRAMMAR_CHOICE, "[\"x\"]");
+    struct request_constraint *constraint = make(fixture, &options);
+    const int32_t drafts[] = {token_of(fixture, "x"), END, END};
+    assert_int_equal(count_allowed(constraint, drafts, 3), 2);
+    struct sluice_constraint interface = request_constraint_interface(constraint);
+    assert_false(interface.allow(interface.context, drafts, 2, mask));
+    assert_true(interface.allow(interface.context, drafts, 1, mask));
+    assert_true(mask_has(mask, END));
+    request_constraint_destroy(&constraint);
+    /* Without end tokens the grammar's end is the request's. */
+    options.end_token_count = 0;
+    constraint = make(fixture, &options);
+    interface = request_constraint_interface(constraint);
+    assert_int_equal(count_allowed(constraint, drafts, 3), 1);
+    assert_false(interface.allow(interface.context, drafts, 1, mask));
+    assert_true(accept_token(constraint, drafts[0]));
+    request_constraint_destroy(&constraint);
+}
+
 static void test_lists_of_tokens(void **state) {
     const struct fixture *fixture = *state;
     const int32_t a = token_of(fixture, "a");
@@ -451,6 +474,7 @@ int main(void) {
         cmocka_unit_test(test_thinking),
         cmocka_unit_test(test_stop_strings),
         cmocka_unit_test(test_minimum_of_tokens),
+        cmocka_unit_test(test_drafts_that_end),
         cmocka_unit_test(test_lists_of_tokens),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_cache),

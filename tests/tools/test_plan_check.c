@@ -41,14 +41,14 @@ static void cfg_02_03_tensor_sizes(void **state) {
     assert_int_equal(fixture.model.head_count, 64);
     assert_int_equal(fixture.model.group_count, 8);
     set_mesh(&fixture, 1, 1, 3);
-    REFUSE(&fixture, "64 attention heads", "3 tensor", "1, 2, 4, 8");
+    REFUSE(&fixture, "64 attention heads", "tensor parallel size 3", "1, 2, 4, 8");
     set_mesh(&fixture, 1, 1, 16);
-    REFUSE(&fixture, "8 output groups", "o_groups", "16 tensor", "1, 2, 4, 8");
+    REFUSE(&fixture, "8 output groups", "o_groups", "tensor parallel size 16", "1, 2, 4, 8");
     plan_fixture_close(&fixture);
     plan_fixture_open(&fixture, "pro", 0, "8xh200", NULL);
     plan_fixture_make(&fixture, 1, 1, 16);
     set_mesh(&fixture, 1, 1, 32);
-    REFUSE(&fixture, "16 output groups", "32 tensor");
+    REFUSE(&fixture, "16 output groups", "tensor parallel size 32");
     plan_fixture_close(&fixture);
 }
 
@@ -82,7 +82,7 @@ static void cfg_07_blocks(void **state) {
     set_mesh(&fixture, 1, 1, 4);
     plan_fixture_make(&fixture, 1, 1, 4);
     set_mesh(&fixture, 1, 1, 8);
-    REFUSE(&fixture, "layers.0.attn.wq_b.weight", "4 blocks", "8 tensor");
+    REFUSE(&fixture, "layers.0.attn.wq_b.weight", "4 blocks", "tensor parallel size 8");
     plan_fixture_close(&fixture);
 }
 
@@ -91,7 +91,7 @@ static void cfg_09_more_ranks_than_experts(void **state) {
     struct plan_fixture fixture;
     plan_fixture_open(&fixture, "flash", 0, "8xh200", NULL);
     set_mesh(&fixture, 257, 1, 1);
-    REFUSE(&fixture, "257 ranks", "256 of them", "0 redundant");
+    REFUSE(&fixture, "257 ranks", "a layer has 256", "redundant");
     plan_fixture_make(&fixture, 256, 1, 1);
     plan_fixture_close(&fixture);
 }
@@ -147,7 +147,7 @@ static void cfg_16_pages(void **state) {
     plan_fixture_open(&fixture, "flash", 0, "8xh200", NULL);
     set_mesh(&fixture, 1, 8, 1);
     fixture.request.page_tokens = 64;
-    REFUSE(&fixture, "--block-size is 64", "128");
+    REFUSE(&fixture, "--block-size) is 64", "128");
     plan_fixture_close(&fixture);
 }
 
@@ -187,7 +187,7 @@ static void cfg_20_sums_on_other_numbers_of_ranks(void **state) {
     fixture.model.head_count = 6;
     fixture.model.group_count = 6;
     set_mesh(&fixture, 1, 1, 3);
-    REFUSE(&fixture, "cpu backend", "tensor parallelism of 3", "1, 2");
+    REFUSE(&fixture, "cpu backend", "tensor parallelism of 3", "-tp 2");
     plan_fixture_close(&fixture);
 }
 

@@ -130,12 +130,11 @@ static void parts_of_all_ranks_make_the_whole(void **state) {
             uint64_t cut[PLAN_WEIGHTS_COUNT] = {0};
             struct plan_block whole;
             struct plan_block part;
-            const struct mesh_shape single = mesh_shape_single();
-            assert_int_equal(plan_block_make(&fixture.model, 4, &single, &(struct mesh_place){0}, &whole),
-                             STATUS_OK);
+            const struct shard_layout single = {.mesh = mesh_shape_single()};
+            assert_int_equal(plan_block_make(&fixture.model, 4, &single, &whole), STATUS_OK);
             for (int rank = 0; rank < tensor; rank++) {
-                struct mesh_place place = mesh_place_of(&mesh, rank);
-                assert_int_equal(plan_block_make(&fixture.model, 4, &mesh, &place, &part), STATUS_OK);
+                const struct shard_layout layout = {.mesh = mesh, .place = mesh_place_of(&mesh, rank)};
+                assert_int_equal(plan_block_make(&fixture.model, 4, &layout, &part), STATUS_OK);
                 for (int kind = 0; kind < PLAN_WEIGHTS_COUNT; kind++) {
                     cut[kind] += part.weight_bytes[kind];
                 }

@@ -31,14 +31,19 @@ static void remote_ranks_are_those_of_the_table(void **state) {
     expect_near(6.0 * 15 / 16 / sharing_remote_ranks(16, 6), 1.17, 0.005);
 }
 
-/* 3.4: for T=8, k=6, with bf16 sums: 3.5 nB per MoE layer without and 2.47 nB with sequence parallelism. */
+/*
+ * 3.4: for T=8, k=6, with bf16 sums and rows in fp8 to their experts: 3.5 nB per MoE layer without and 2.47
+ * nB with sequence parallelism; picks are no part of the table.
+ */
 static void layers_send_what_the_table_says(void **state) {
     (void)state;
     const double nb = 100.0 * 4096 * 2;
     struct plan_traffic_input input = {.mesh = {1, 1, 1, 8, true},
-                                       .has_sequence_parallelism = true,
+                                       .shares_rows = true,
+                                       .exchange = EXPERT_EXCHANGE_DISPATCH,
                                        .rows = 100,
                                        .hidden_size = 4096,
+                                       .attention_row_bytes = 8192,
                                        .expert_picks = 6,
                                        .activation_bytes = 2,
                                        .partial_bytes = 2,
@@ -46,20 +51,22 @@ static void layers_send_what_the_table_says(void **state) {
                                        .combine_bytes = 2};
     struct plan_traffic traffic = plan_traffic_make(&input);
     expect_near(traffic.attention_bytes, 1.75 * nb, 1e-12);
+    expect_near(traffic.shared_bytes, 1.75 * nb, 1e-12);
     expect_near(traffic.attention_bytes + traffic.dispatch_bytes + traffic.combine_bytes, 2.47 * nb, 0.002);
-    assert_true(traffic.boundary_bytes == 0.0 && traffic.gather_bytes == 0.0);
+    assert_true(traffic.boundary_bytes == 0.0);
+    /* An id and a weight for each of 6 picks of the own rows, to 7 others. */
+    expect_near(traffic.route_bytes, 100.0 / 8 * 7 * 6 * 8, 1e-12);
+    /* 5.2: AG/RS sends rows to all others. */
+    input.exchange = EXPERT_EXCHANGE_GATHER;
+    expect_near(plan_traffic_make(&input).dispatch_bytes, 7 * 100.0 / 8 * 4096, 1e-12);
     /* Strict: 6 results of a row return, an eighth of them from its own rank, in fp32. */
     input.is_strict = true;
     input.combine_bytes = 4;
     traffic = plan_traffic_make(&input);
     expect_near(traffic.combine_bytes, 100.0 / 8 * 6 * 7 / 8 * 4096 * 4, 1e-12);
-    /* Without sequence parallelism all ranks have all rows, and gather the sums. */
-    input.has_sequence_parallelism = false;
-    double strict = traffic.combine_bytes;
-    traffic = plan_traffic_make(&input);
-    assert_true(traffic.dispatch_bytes == 0.0);
-    expect_near(traffic.combine_bytes, strict + 0.875 * nb, 1e-12);
-    input.has_sequence_parallelism = true;
+    /* 3.5: shared experts that are whole need nobody. */
+    input.has_whole_shared_experts = true;
+    assert_true(plan_traffic_make(&input).shared_bytes == 0.0);
     input.is_strict = false;
     input.combine_bytes = 2;
     /* Experts cut inside, pre-summed: gather and scatter once more, 3.5 nB. */
@@ -75,7 +82,29 @@ static void layers_send_what_the_table_says(void **state) {
     assert_true(traffic.attention_bytes + traffic.dispatch_bytes + traffic.combine_bytes == 0.0);
 }
 
-/* B.3: V4-Pro, T=4, 4096 rows: 58.7 MB on each link; without sequence parallelism 176 MB gathered besides. */
+/* 3.4, the first column: an all-reduce is a scattered sum and a gather of what it gave. */
+static void unshared_rows_are_summed_twice_as_far(void **state) {
+    (void)state;
+    const double nb = 100.0 * 4096 * 2;
+    struct plan_traffic_input input = {.mesh = {1, 1, 1, 8, false},
+                                       .is_strict = true,
+                                       .rows = 100,
+                                       .hidden_size = 4096,
+                                       .expert_picks = 6,
+                                       .activation_bytes = 2,
+                                       .partial_bytes = 2,
+                                       .combine_bytes = 2};
+    struct plan_traffic traffic = plan_traffic_make(&input);
+    expect_near(traffic.attention_bytes, 1.75 * nb, 1e-12);
+    expect_near(traffic.shared_bytes, 1.75 * nb, 1e-12);
+    expect_near(traffic.combine_bytes, 6 * 1.75 * nb, 1e-12);
+    assert_true(traffic.dispatch_bytes + traffic.route_bytes == 0.0);
+    /* Whole experts: every result goes to all, from the one rank that has it. */
+    input.mesh.has_expert_parallelism = true;
+    expect_near(plan_traffic_make(&input).combine_bytes, 6 * 0.875 * nb, 1e-12);
+}
+
+/* B.3: V4-Pro, T=4, 4096 rows: 58.7 MB on each link, where ranks share rows; else each sends all. */
 static void boundaries_are_those_of_the_example(void **state) {
     (void)state;
     struct plan_fixture fixture;
@@ -85,12 +114,51 @@ static void boundaries_are_those_of_the_example(void **state) {
         plan_fixture_make(&fixture, 1, 2, 4);
         struct plan_traffic_input input = plan_traffic_input_of(&fixture.plan, 4096, 1);
         struct plan_traffic traffic = plan_traffic_make(&input);
-        expect_near(traffic.boundary_bytes, 58.7e6, 0.001);
-        expect_near(traffic.gather_bytes, sp == 1 ? 0.0 : 176e6, 0.002);
+        expect_near(traffic.boundary_bytes, sp == 1 ? 58.7e6 : 4 * 58.7e6, 0.001);
         /* P-9: 57,344 bytes per token. */
         assert_true(input.boundary_row_bytes == 57344.0);
     }
     plan_fixture_close(&fixture);
+}
+
+/* S-28: a step of few rows is not shared, and 4 rows per rank are enough. */
+static void few_rows_are_not_shared(void **state) {
+    (void)state;
+    struct plan_fixture fixture;
+    plan_fixture_open(&fixture, "pro", 0, "8xh200", NULL);
+    fixture.request.has_sequence_parallelism = true;
+    plan_fixture_make(&fixture, 1, 2, 4);
+    assert_false(plan_traffic_input_of(&fixture.plan, 15, 1).shares_rows);
+    assert_true(plan_traffic_input_of(&fixture.plan, 16, 1).shares_rows);
+    fixture.request.has_sequence_parallelism = false;
+    plan_fixture_make(&fixture, 1, 2, 4);
+    assert_false(plan_traffic_input_of(&fixture.plan, 4096, 1).shares_rows);
+    plan_fixture_close(&fixture);
+}
+
+/* 3.6: bytes per token of a late gather in V4-Pro and V4-Flash, layers of each ratio; 3.7: chosen entries. */
+static void rows_for_attention_are_those_of_the_table(void **state) {
+    (void)state;
+    static const struct {
+        const char *config;
+        int layer;
+        size_t hidden, projected, chosen;
+    } rows[] = {{"pro", 3, 14336, 8192, 0},
+                {"pro", 2, 14336, 4096 + (2048 + 512) * 4, 4096},
+                {"flash", 3, 8192, 7168, 0},
+                {"flash", 0, 8192, 3072, 0},
+                {"flash", 2, 8192, 3072 + (2048 + 512) * 4, 2048}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct plan_fixture fixture;
+        struct attention_rows actual;
+        plan_fixture_open(&fixture, rows[i].config, 0, "8xh200", NULL);
+        const struct model *model = fixture.model.model;
+        model->family->describe_attention_rows(model, DTYPE_BF16, rows[i].layer, &actual);
+        assert_int_equal(actual.hidden_bytes, rows[i].hidden);
+        assert_int_equal(actual.projected_bytes, rows[i].projected);
+        assert_int_equal(actual.chosen_bytes, rows[i].chosen);
+        plan_fixture_close(&fixture);
+    }
 }
 
 /* A machine whose only limit is reading, one byte per second. */
@@ -198,8 +266,8 @@ static void links_take_their_time(void **state) {
     fixture.machine.link_bytes_per_second /= 1000.0;
     plan_fixture_make(&fixture, 1, 1, 8);
     const struct plan_traffic *traffic = &fixture.plan.decode_traffic;
-    double bytes = 43 * (traffic->attention_bytes + traffic->shared_bytes + traffic->dispatch_bytes +
-                         traffic->combine_bytes) +
+    double bytes = 43 * (traffic->attention_bytes + traffic->shared_bytes + traffic->route_bytes +
+                         traffic->dispatch_bytes + traffic->combine_bytes) +
                    traffic->logit_bytes;
     expect_near(fixture.plan.stages[0].decode.link - fast, 0.999 * bytes / 450e6, 1e-6);
     /* 16 ranks of a tensor group in hosts of 8 need the network. */
@@ -224,7 +292,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(remote_ranks_are_those_of_the_table),
         cmocka_unit_test(layers_send_what_the_table_says),
+        cmocka_unit_test(unshared_rows_are_summed_twice_as_far),
         cmocka_unit_test(boundaries_are_those_of_the_example),
+        cmocka_unit_test(few_rows_are_not_shared),
+        cmocka_unit_test(rows_for_attention_are_those_of_the_table),
         cmocka_unit_test(stages_balance_as_in_the_example),
         cmocka_unit_test(layers_and_head_take_what_they_read),
         cmocka_unit_test(cycles_follow_the_slowest_stage),

@@ -207,7 +207,7 @@ static void many_problems_are_counted(void **state) {
 
 /* Loads, reads every used tensor back through the stream and compares it with the file. */
 static void check_loading(const char *directory, const struct tensor_spec_list *list, struct device *device,
-                          bool expects_maps) {
+                          const struct load_options *options, bool expects_maps) {
     struct checkpoint *checkpoint;
     struct checkpoint *reference;
     struct stream *stream;
@@ -216,7 +216,7 @@ static void check_loading(const char *directory, const struct tensor_spec_list *
     assert_int_equal(checkpoint_open(directory, &checkpoint), STATUS_OK);
     assert_int_equal(checkpoint_open(directory, &reference), STATUS_OK);
     assert_int_equal(device_stream_create(device, &stream), STATUS_OK);
-    if (checkpoint_load(&checkpoint, list, NULL, device, stream, tensors, &weights) != STATUS_OK) {
+    if (checkpoint_load(&checkpoint, list, options, device, stream, tensors, &weights) != STATUS_OK) {
         fail_msg("%s", error_last()->message);
     }
     assert_null(checkpoint);
@@ -258,19 +258,18 @@ static void small_tensors_are_copied_large_ones_mapped(void **state) {
     scene->list.specs[DRAFT_SCALE].is_used = false;
     struct device *device;
     assert_int_equal(device_cpu_create(&device), STATUS_OK);
-    check_loading(scene->directory, &scene->list, device, true);
+    check_loading(scene->directory, &scene->list, device, NULL, true);
     scene->list.specs[LARGE].is_used = false;
-    check_loading(scene->directory, &scene->list, device, false);
+    check_loading(scene->directory, &scene->list, device, NULL, false);
     scene->list.specs[LARGE].is_used = true;
     device_destroy(&device);
     assert_int_equal(device_guard_create(&device), STATUS_OK);
-    check_loading(scene->directory, &scene->list, device, false);
+    check_loading(scene->directory, &scene->list, device, NULL, false);
     device_destroy(&device);
 }
 
-static void bundled_model_loads(void **state) {
-    struct scene *scene = *state;
-    static const char directory[] = SLUICE_SOURCE_DIR "/models/mini-v4";
+/* Makes the scene's list that of a model as it is. */
+static void list_model(struct scene *scene, const char *directory) {
     assert_int_equal(checkpoint_open(directory, &scene->checkpoint), STATUS_OK);
     scene->list.count = 0;
     for (size_t i = 0; i < scene->checkpoint->tensor_count; i++) {
@@ -282,12 +281,80 @@ static void bundled_model_loads(void **state) {
         memcpy(spec->shape, tensor->shape, sizeof spec->shape);
         spec->value_limit = 16;
     }
+}
+
+/* Bytes of this process's memory that the system was asked to keep in huge pages. */
+static size_t huge_page_bytes_asked(void) {
+    char line[256];
+    size_t bytes = 0;
+    size_t kilobytes = 0;
+    FILE *maps = fopen("/proc/self/smaps", "r");
+    assert_non_null(maps);
+    while (fgets(line, sizeof line, maps) != NULL) {
+        (void)sscanf(line, "Size: %zu kB", &kilobytes);
+        bytes += strncmp(line, "VmFlags:", 8) == 0 && strstr(line, " hg") != NULL ? kilobytes * 1024 : 0;
+    }
+    fclose(maps);
+    return bytes;
+}
+
+static void all_are_copied_where_it_is_asked_for(void **state) {
+    struct scene *scene = *state;
+    static const char directory[] = SLUICE_SOURCE_DIR "/models/mini-v4";
+    const struct load_options options = {.copies_all = true};
     struct device *device;
+    struct stream *stream;
+    struct loaded_weights weights;
+    list_model(scene, directory);
+    struct loaded_tensor *tensors = calloc(scene->list.count, sizeof *tensors);
     assert_int_equal(device_cpu_create(&device), STATUS_OK);
-    check_loading(directory, &scene->list, device, true);
+    check_loading(directory, &scene->list, device, &options, false);
+    assert_int_equal(device_stream_create(device, &stream), STATUS_OK);
+    size_t before = huge_page_bytes_asked();
+    assert_int_equal(
+        checkpoint_load(&scene->checkpoint, &scene->list, &options, device, stream, tensors, &weights),
+        STATUS_OK);
+    assert_int_equal(weights.mapped_bytes, 0);
+    /* All but what does not fill a huge page at either end. */
+    size_t asked = huge_page_bytes_asked() - before;
+    assert_true(asked <= weights.copied_bytes);
+    assert_true(asked > weights.copied_bytes - ((size_t)4 << 20));
+    weights_release(&weights, device);
+    device_stream_destroy(&stream);
+    device_destroy(&device);
+    free(tensors);
+}
+
+static void copies_respect_their_limit(void **state) {
+    struct scene *scene = *state;
+    struct safetensors_entry entries[SPEC_COUNT + 4];
+    struct loaded_tensor tensors[SPEC_COUNT];
+    struct loaded_weights weights = {0};
+    struct load_options options = {.copies_all = true, .copy_limit_bytes = 4096};
+    struct device *device;
+    struct stream *stream;
+    write_scene(scene, entries, fitting_entries(scene, entries), 3);
+    assert_int_equal(device_cpu_create(&device), STATUS_OK);
+    assert_int_equal(device_stream_create(device, &stream), STATUS_OK);
+    fixture_expect_error(
+        checkpoint_load(&scene->checkpoint, &scene->list, &options, device, stream, tensors, &weights),
+        STATUS_OUT_OF_MEMORY, "no more than 0.0 MB may be taken: leave the weights mapped");
+    assert_non_null(scene->checkpoint);
+    assert_int_equal(device_memory_bytes(device), 0);
+    device_stream_destroy(&stream);
+    device_destroy(&device);
+}
+
+static void bundled_model_loads(void **state) {
+    struct scene *scene = *state;
+    static const char directory[] = SLUICE_SOURCE_DIR "/models/mini-v4";
+    struct device *device;
+    list_model(scene, directory);
+    assert_int_equal(device_cpu_create(&device), STATUS_OK);
+    check_loading(directory, &scene->list, device, NULL, true);
     device_destroy(&device);
     assert_int_equal(device_guard_create(&device), STATUS_OK);
-    check_loading(directory, &scene->list, device, false);
+    check_loading(directory, &scene->list, device, NULL, false);
     device_destroy(&device);
 }
 
@@ -353,6 +420,8 @@ int main(void) {
         IN_SCENE(many_problems_are_counted),
         IN_SCENE(small_tensors_are_copied_large_ones_mapped),
         IN_SCENE(bundled_model_loads),
+        IN_SCENE(all_are_copied_where_it_is_asked_for),
+        IN_SCENE(copies_respect_their_limit),
         IN_SCENE(expert_ids_are_checked),
         cmocka_unit_test(payload_problems_are_found),
     };

@@ -219,8 +219,8 @@ static void expect_loaded(const struct scene *scene, size_t step) {
     assert_int_equal(device_cpu_create(&device), STATUS_OK);
     assert_int_equal(device_stream_create(device, &stream), STATUS_OK);
     assert_int_equal(checkpoint_open(scene->directory, &checkpoint), STATUS_OK);
-    if (checkpoint_load(&checkpoint, &scene->list, &scene->layout, device, stream, tensors, &weights) !=
-        STATUS_OK) {
+    if (checkpoint_load(&checkpoint, &scene->list, &(struct load_options){.layout = &scene->layout}, device,
+                        stream, tensors, &weights) != STATUS_OK) {
         fail_msg("%s", error_last()->message);
     }
     for (size_t t = 0; t < scene->list.count; t++) {

@@ -159,5 +159,7 @@ const struct model_family deepseek_v4_family = {
     .forward_draft_state = deepseek_v4_forward_draft_state,
     .forward_draft_head = deepseek_v4_forward_draft_head,
     .describe_row_work = deepseek_v4_describe_row_work,
+    .list_expert = deepseek_v4_list_expert,
+    .describe_attention_rows = deepseek_v4_describe_attention_rows,
     .describe = deepseek_v4_describe,
 };

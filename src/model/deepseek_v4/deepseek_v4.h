@@ -178,6 +178,9 @@ enum status deepseek_v4_forward_draft_head(const struct model *model, const stru
                                            const struct boundary *boundary, const struct picked_rows *picked,
                                            struct tensor *logits);
 double deepseek_v4_describe_row_work(const struct model *model, int64_t position, double *rows_read);
+int deepseek_v4_list_expert(const struct model *model, int layer, int expert, struct memory_range *ranges);
+void deepseek_v4_describe_attention_rows(const struct model *model, enum dtype activation, int layer,
+                                         struct attention_rows *out);
 void deepseek_v4_describe(const struct model *model, struct string_buffer *out);
 
 #endif

@@ -71,3 +71,23 @@ enum status deepseek_v4_bind(struct model *base, const struct tensor_spec_list *
     }
     return check_ends(model);
 }
+
+int deepseek_v4_list_expert(const struct model *base, int layer, int expert, struct memory_range *ranges) {
+    const struct deepseek_v4 *model = deepseek_v4_of(base);
+    bool is_draft = layer == base->layer_count;
+    if (is_draft ? !deepseek_v4_has_draft(model)
+                 : layer < base->stage.first_layer || layer >= base->stage.end_layer) {
+        return 0;
+    }
+    const struct deepseek_v4_layer *of = is_draft ? &model->draft.layer : &model->layers[layer];
+    const struct weight *weights[] = {&of->expert_gate[expert], &of->expert_up[expert],
+                                      &of->expert_down[expert]};
+    int count = 0;
+    for (size_t i = 0; i < sizeof weights / sizeof weights[0]; i++) {
+        ranges[count++] =
+            (struct memory_range){.bytes = weights[i]->data, .length = weight_data_bytes(weights[i])};
+        ranges[count++] =
+            (struct memory_range){.bytes = weights[i]->scales, .length = weight_scale_bytes(weights[i])};
+    }
+    return count;
+}

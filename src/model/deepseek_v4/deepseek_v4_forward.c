@@ -35,6 +35,7 @@ struct layer_pass {
     const struct step *step;
     const struct deepseek_v4_layer *layer;
     const struct rope_table *rope;
+    int number; /* of the layer; the draft layer comes behind the others */
 };
 
 static enum status norm(const struct layer_pass *pass, struct tensor x, const struct weight *weight) {
@@ -331,7 +332,7 @@ static enum status run_experts(const struct layer_pass *pass, const struct place
                                                         .weights = weights,
                                                         .bank = &bank,
                                                         .clamp = (float)config->swiglu_limit},
-                             config->expert_count));
+                             &(struct layer_experts){.layer = pass->number, .count = config->expert_count}));
     TRY(run_shared_expert(pass, x, out));
     return op_moe_combine(
         pass->step->queue,
@@ -420,7 +421,7 @@ enum status deepseek_v4_forward_layers(const struct model *base, const struct st
     struct placed_rows streams = streams_of(boundary);
     for (int l = first; l < end; l++) {
         const struct deepseek_v4_layer *layer = &model->layers[l];
-        struct layer_pass pass = {.model = model, .step = step, .layer = layer};
+        struct layer_pass pass = {.model = model, .step = step, .layer = layer, .number = l};
         pass.rope = layer->ratio == 0 ? &model->plain_rope : &model->compress_rope;
         TRY(run_layer(&pass, &streams));
     }
@@ -459,8 +460,11 @@ enum status deepseek_v4_forward_head(const struct model *base, const struct step
 }
 
 static struct layer_pass draft_pass(const struct deepseek_v4 *model, const struct step *step) {
-    return (struct layer_pass){
-        .model = model, .step = step, .layer = &model->draft.layer, .rope = &model->plain_rope};
+    return (struct layer_pass){.model = model,
+                               .step = step,
+                               .layer = &model->draft.layer,
+                               .rope = &model->plain_rope,
+                               .number = (int)model->config.layer_count};
 }
 
 /* The draft layer's input streams y (t, S, D): of rows in_rows of the streams and of the next tokens (6.1).

@@ -47,3 +47,25 @@ double deepseek_v4_describe_row_work(const struct model *base, int64_t position,
     }
     return operations;
 }
+
+/* Of values and scores, in fp32: the columns of one compressor's two projections. */
+static size_t compressor_bytes(int64_t ratio, int64_t width) {
+    int64_t halves = ratio == RATIO_INDEXED ? 2 : 1;
+    return 2 * (size_t)(halves * width) * sizeof(float);
+}
+
+void deepseek_v4_describe_attention_rows(const struct model *base, enum dtype activation, int layer,
+                                         struct attention_rows *out) {
+    const struct deepseek_v4_config *config = &deepseek_v4_of(base)->config;
+    int64_t ratio = config->ratios[layer];
+    size_t element = dtype_bytes(activation);
+    *out = (struct attention_rows){.hidden_bytes = (size_t)config->hidden_size * element,
+                                   .projected_bytes = (size_t)(config->q_rank + config->head_dim) * element};
+    if (ratio != 0) {
+        out->projected_bytes += compressor_bytes(ratio, config->head_dim);
+    }
+    if (ratio == RATIO_INDEXED) {
+        out->projected_bytes += compressor_bytes(ratio, config->index_head_dim);
+        out->chosen_bytes = (size_t)config->index_limit * sizeof(int32_t);
+    }
+}

@@ -72,12 +72,16 @@ static bool is_schema(const struct json *value) {
 }
 
 static bool are_all(const struct json *array, bool (*test)(const struct json *)) {
+    /* An object has a length too, and nothing at an index. */
+    if (json_kind(array) != JSON_KIND_ARRAY) {
+        return false;
+    }
     for (size_t i = 0; i < json_length(array); i++) {
         if (!test(json_at(array, i))) {
             return false;
         }
     }
-    return json_kind(array) == JSON_KIND_ARRAY;
+    return true;
 }
 
 static bool is_text(const struct json *value) {

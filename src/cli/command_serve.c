@@ -1,0 +1,177 @@
+/* `sluice serve`: a front in this process, workers in others. */
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "cli/cli_input.h"
+#include "cli/commands.h"
+#include "cli/serve_options.h"
+#include "cli/service_manager.h"
+#include "cli/worker_arguments.h"
+#include "server/supervisor.h"
+
+enum { PROGRAM_PATH_BYTES = 4096, LOOK_NANOSECONDS = 20000000, ADDRESS_BYTES = 512, WHY_BYTES = 1024 };
+
+static const double IDLE_SECONDS = 3600.0;
+
+/* What one `sluice serve` owns. */
+struct serving {
+    struct serve_options options;
+    struct arena arena;
+    struct tokenizer *tokenizer;
+    struct service *service;
+    struct front *front;
+    char program[PROGRAM_PATH_BYTES];
+    const char *worker_words[WORKER_ARGUMENTS_MAX];
+};
+
+static enum status find_program(struct serving *serving) {
+    ssize_t length = readlink("/proc/self/exe", serving->program, sizeof serving->program - 1);
+    CHECK(length > 0, STATUS_IO, "the path of this program cannot be read from /proc/self/exe: %s",
+          strerror(errno));
+    serving->program[length] = '\0';
+    return STATUS_OK;
+}
+
+static enum status start_workers(struct serving *serving, const struct cli_options *options) {
+    CHECK(options->distributed_executor_backend == CLI_BACKEND_AUTO ||
+              options->distributed_executor_backend == CLI_BACKEND_THREADS,
+          STATUS_UNSUPPORTED,
+          "serve runs ranks as threads of a worker: leave --distributed-executor-backend away");
+    TRY(find_program(serving));
+    TRY(worker_arguments_write(options, &serving->arena, serving->worker_words));
+    struct supervisor_options supervisor = supervisor_options_default();
+    supervisor.program = serving->program;
+    supervisor.arguments = serving->worker_words;
+    supervisor.worker_count = (int)options->data_parallel_size;
+    supervisor.deadline_seconds = options->deadline_seconds;
+    return supervisor_open(&supervisor, &serving->service);
+}
+
+static enum status start_front(struct serving *serving) {
+    struct api_options *api = &serving->options.front.api;
+    api->service = serving->service;
+    api->tokenizer = serving->tokenizer;
+    return front_open(&serving->options.front, &serving->front);
+}
+
+static bool is_open_to_others(const struct http_server_options *http) {
+    return http->unix_path == NULL && http->listen_socket < 0 && strncmp(http->host, "127.", 4) != 0 &&
+           strcmp(http->host, "localhost") != 0 && strcmp(http->host, "::1") != 0;
+}
+
+static void say_ready(const struct serving *serving, double seconds) {
+    const struct http_server_options *http = &serving->options.front.http;
+    char address[ADDRESS_BYTES];
+    if (http->listen_socket >= 0) {
+        snprintf(address, sizeof address, "the socket of the service manager");
+    } else if (http->unix_path != NULL) {
+        snprintf(address, sizeof address, "unix:%s", http->unix_path);
+    } else {
+        bool is_ipv6 = strchr(http->host, ':') != NULL;
+        snprintf(address, sizeof address, "%s://%s%s%s:%d", http->certificate_file == NULL ? "http" : "https",
+                 is_ipv6 ? "[" : "", http->host, is_ipv6 ? "]" : "", front_port(serving->front));
+    }
+    if (serving->options.front.key_count == 0 && is_open_to_others(http)) {
+        log_write(LOG_WARNING, "cli", "whoever can reach %s may use this server; give an --api-key", address);
+    }
+    fprintf(stderr, "sluice serve: ready on %s after %.2f s, model %s\n", address, seconds,
+            serving->options.front.api.model_names[0]);
+    service_manager_tell("READY=1\nSTATUS=Ready");
+}
+
+static void fill_signals(sigset_t *signals) {
+    sigemptyset(signals);
+    sigaddset(signals, SIGTERM);
+    sigaddset(signals, SIGINT);
+}
+
+/* Waits for requests under way; true if a second signal came, false once they are finished or time is up. */
+static bool wait_for_requests(const struct serving *serving, const sigset_t *signals, double seconds) {
+    double deadline = clock_seconds() + seconds;
+    const struct timespec look = {.tv_nsec = LOOK_NANOSECONDS};
+    while (front_running_count(serving->front) > 0 && clock_seconds() < deadline) {
+        if (sigtimedwait(signals, NULL, &look) > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* While the model cannot answer the watchdog hears nothing: that is what it is there for. */
+static void wait_for_signal(const struct serving *serving, const sigset_t *signals) {
+    double watchdog_seconds = service_manager_watchdog_seconds() / 2;
+    double wait = watchdog_seconds > 0.0 ? watchdog_seconds : IDLE_SECONDS;
+    const struct timespec look = {.tv_sec = (time_t)wait, .tv_nsec = (long)((wait - floor(wait)) * 1e9)};
+    char why[WHY_BYTES];
+    while (sigtimedwait(signals, NULL, &look) < 0) {
+        if (watchdog_seconds > 0.0 && front_is_ready(serving->front, why, sizeof why)) {
+            service_manager_tell("WATCHDOG=1");
+        }
+    }
+}
+
+static void serve_until_signal(const struct serving *serving, double drain_seconds) {
+    sigset_t signals;
+    fill_signals(&signals);
+    wait_for_signal(serving, &signals);
+    service_manager_tell("STOPPING=1\nSTATUS=Requests under way are being finished");
+    front_drain(serving->front);
+    size_t count = front_running_count(serving->front);
+    if (count > 0) {
+        fprintf(stderr, "sluice serve: stopping, %zu requests may go on for up to %.0f s\n", count,
+                drain_seconds);
+    }
+    if (wait_for_requests(serving, &signals, drain_seconds)) {
+        fprintf(stderr, "sluice serve: stopping at once\n");
+    }
+}
+
+static enum status serve(struct serving *serving, const struct cli_options *options) {
+    double started_at = clock_seconds();
+    TRY(serve_options_read(options, SLUICE_VERSION, &serving->options));
+    TRY(service_manager_take_socket(&serving->options.front.http.listen_socket));
+    TRY(cli_load_tokenizer(options->model, NULL, &serving->tokenizer));
+    TRY(start_workers(serving, options));
+    /* Only now: while the model is loaded a signal ends the program at once, and the workers with it. */
+    sigset_t signals;
+    fill_signals(&signals);
+    pthread_sigmask(SIG_BLOCK, &signals, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    TRY(start_front(serving));
+    say_ready(serving, clock_seconds() - started_at);
+    serve_until_signal(serving, options->drain_seconds);
+    return STATUS_OK;
+}
+
+static void close_all(struct serving *serving) {
+    front_close(&serving->front);
+    if (serving->service != NULL) {
+        serving->service->kind->close(&serving->service);
+    }
+    tokenizer_destroy(&serving->tokenizer);
+    serve_options_deinit(&serving->options);
+    arena_deinit(&serving->arena);
+}
+
+enum status command_serve(const struct cli_options *options, int word_count, char **words) {
+    struct cli_options with_model = *options;
+    CHECK(word_count <= 1, STATUS_USAGE, "one model can be served, not \"%s\" and \"%s\"", words[0],
+          words[1]);
+    CHECK(word_count == 0 || options->model == NULL, STATUS_USAGE,
+          "the model is given twice, as \"%s\" and with --model", words[0]);
+    with_model.model = word_count == 1 ? words[0] : options->model;
+    CHECK(with_model.model != NULL, STATUS_USAGE, "give the model's folder: sluice serve DIR");
+    struct serving serving = {0};
+    arena_init(&serving.arena, 1 << 12);
+    enum status status = serve(&serving, &with_model);
+    close_all(&serving);
+    return status;
+}

@@ -1,0 +1,110 @@
+/* In the order of the specification's table. */
+#include "parallel/layout_check.h"
+
+#include <stddef.h>
+
+#include "base/log.h"
+
+enum { PAGE_UNIT = 128, MIDDLE_BUFFERS_LEAST = 3 };
+
+enum status layout_check_rank_count(const struct mesh_shape *mesh, int64_t count, const char *what) {
+    int64_t asked = (int64_t)mesh->data * mesh->pipeline * mesh->context * mesh->tensor;
+    CHECK(asked == count, STATUS_USAGE,
+          "%d data x %d pipeline x %d context x %d tensor parallel ranks are %lld, but there are %lld %s: "
+          "change -dp, -pp or -tp, or their number",
+          mesh->data, mesh->pipeline, mesh->context, mesh->tensor, (long long)asked, (long long)count, what);
+    return STATUS_OK;
+}
+
+enum status layout_check_stages(int stage_count, int layer_count, bool has_head_stage) {
+    int most = layer_count + has_head_stage;
+    CHECK(stage_count <= most, STATUS_BAD_CONFIG,
+          "%d pipeline stages were asked for, but the model has %d layers: -pp can be at most %d%s",
+          stage_count, layer_count, most, has_head_stage ? ", the last stage with the head alone" : "");
+    return STATUS_OK;
+}
+
+enum status layout_check_draft_tensors(int draft_limit, int64_t missing_count, const char *missing) {
+    CHECK(
+        draft_limit == 0 || missing_count == 0, STATUS_BAD_CHECKPOINT,
+        "drafting is on (num_speculative_tokens %d), but the checkpoint lacks %lld draft tensors, the first "
+        "is %s: leave --speculative-config out",
+        draft_limit, (long long)missing_count, missing);
+    return STATUS_OK;
+}
+
+enum status layout_check_draft_stage(int stage, int stage_count) {
+    CHECK(
+        stage == stage_count - 1, STATUS_BAD_CONFIG,
+        "the draft layer was put on stage %d, but it reads what the last one, stage %d, leaves: put it there",
+        stage, stage_count - 1);
+    return STATUS_OK;
+}
+
+enum status layout_check_peer_access(const bool *reaches, int count) {
+    int first = -1;
+    for (int pair = 0; pair < count * count; pair++) {
+        if (pair / count != pair % count && !reaches[pair]) {
+            log_write(LOG_WARNING, "parallel",
+                      "rank %d of the expert group does not reach the memory of rank %d", pair / count,
+                      pair % count);
+            first = first < 0 ? pair : first;
+        }
+    }
+    CHECK(first < 0, STATUS_UNSUPPORTED,
+          "experts fused with their exchange need every rank's memory, but rank %d of the expert group does "
+          "not reach that of rank %d: use --moe-comm a2a",
+          first / count, first % count);
+    return STATUS_OK;
+}
+
+enum status layout_check_reserved(const struct mesh_shape *mesh, const int *tensor_sizes) {
+    CHECK(mesh->context == 1, STATUS_UNSUPPORTED,
+          "context parallelism of %d was asked for, which is not supported yet: leave it at 1",
+          mesh->context);
+    for (int s = 0; tensor_sizes != NULL && s < mesh->pipeline; s++) {
+        CHECK(tensor_sizes[s] == mesh->tensor, STATUS_UNSUPPORTED,
+              "stage %d has tensor parallelism of %d and others of %d: different tensor parallel sizes per "
+              "stage are not supported yet",
+              s, tensor_sizes[s], mesh->tensor);
+    }
+    return STATUS_OK;
+}
+
+enum status layout_check_page_tokens(int64_t page_tokens) {
+    CHECK(page_tokens >= PAGE_UNIT && page_tokens <= 1 << 20 && page_tokens % PAGE_UNIT == 0, STATUS_USAGE,
+          "page_tokens (--block-size) is %lld, expected a multiple of %d: a page holds whole blocks of every "
+          "layer",
+          (long long)page_tokens, PAGE_UNIT);
+    return STATUS_OK;
+}
+
+enum status layout_check_buffers(int stage_count, int groups_in_flight, int buffer_count) {
+    CHECK(
+        stage_count < 3 || buffer_count >= MIDDLE_BUFFERS_LEAST, STATUS_USAGE,
+        "%d boundary buffers with %d groups in flight over %d stages: a middle stage receives, computes and "
+        "sends at once, so --pp-buffers must be at least %d",
+        buffer_count, groups_in_flight, stage_count, MIDDLE_BUFFERS_LEAST);
+    return STATUS_OK;
+}
+
+enum status layout_check_expert_table(const char *name, int64_t row_count, int64_t vocabulary_size) {
+    CHECK(row_count == vocabulary_size, STATUS_BAD_CHECKPOINT,
+          "%s has %lld rows, but the vocabulary has %lld entries: config.json and files do not belong "
+          "together",
+          name, (long long)row_count, (long long)vocabulary_size);
+    return STATUS_OK;
+}
+
+enum status layout_check_sums(const char *backend, int tensor, int most) {
+    bool is_power = (tensor & (tensor - 1)) == 0;
+    int nearest = 1;
+    while (nearest * 2 <= tensor && nearest * 2 <= most) {
+        nearest *= 2;
+    }
+    CHECK(is_power && tensor <= most, STATUS_UNSUPPORTED,
+          "the %s backend's sums are the same on any number of ranks that is a power of two up to %d, so "
+          "tensor parallelism of %d is not supported: the nearest supported is -tp %d",
+          backend, most, tensor, nearest);
+    return STATUS_OK;
+}

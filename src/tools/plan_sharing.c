@@ -1,0 +1,50 @@
+/* The engine's own functions, for options that ask for nothing in particular. */
+#include "tools/plan_sharing.h"
+
+#include "engine/executor_ranks.h"
+#include "parallel/sharing_choice.h"
+
+static struct sluice_parallel_options parallel_of(const struct plan_request *request) {
+    return (struct sluice_parallel_options){.pipeline = request->mesh.pipeline,
+                                            .tensor = request->mesh.tensor,
+                                            .has_expert_parallelism = request->mesh.has_expert_parallelism,
+                                            .row_sharing =
+                                                request->has_sequence_parallelism && request->mesh.tensor > 1
+                                                    ? SLUICE_ROW_SHARING_AUTO
+                                                    : SLUICE_ROW_SHARING_OFF};
+}
+
+static int64_t shared_rows_min(const struct plan_request *request) {
+    struct sluice_parallel_options parallel = parallel_of(request);
+    return executor_ranks_shared_rows_min(&parallel);
+}
+
+bool plan_shares_rows(const struct plan_request *request, double rows) {
+    return rows >= (double)shared_rows_min(request);
+}
+
+int64_t plan_unshared_rows(const struct plan_request *request) {
+    int64_t fewest_shared = shared_rows_min(request);
+    return fewest_shared > request->step_tokens ? request->step_tokens : fewest_shared - 1;
+}
+
+int64_t plan_boundary_rows(const struct plan_request *request) {
+    int64_t rows = request->step_tokens;
+    if (!plan_shares_rows(request, (double)rows)) {
+        return rows;
+    }
+    int64_t share = shard_cut_rows(rows, 0, request->mesh.tensor).count;
+    int64_t unshared = plan_unshared_rows(request);
+    return share > unshared ? share : unshared;
+}
+
+bool plan_has_whole_shared_experts(const struct model *model, const struct plan_request *request) {
+    struct sluice_parallel_options parallel = parallel_of(request);
+    return request->mesh.tensor > 1 &&
+           executor_ranks_have_whole_experts(&parallel, model, request->step_tokens);
+}
+
+enum expert_exchange plan_expert_exchange(const struct model *model, const struct plan_request *request) {
+    return sharing_choose_exchange(mesh_group_size(&request->mesh, MESH_GROUP_EXPERT),
+                                   (double)model->expert_picks);
+}

@@ -1,0 +1,23 @@
+/* How the ranks of a tensor group share rows in a planned layout: as the engine chooses. Pure functions. */
+#ifndef SLUICE_TOOLS_PLAN_SHARING_H
+#define SLUICE_TOOLS_PLAN_SHARING_H
+
+#include "parallel/step.h"
+#include "tools/plan.h"
+
+/* Whether the rows of a step of so many are shared. */
+bool plan_shares_rows(const struct plan_request *request, double rows);
+
+/* Rows of the largest step whose rows are not shared. */
+int64_t plan_unshared_rows(const struct plan_request *request);
+
+/* Rows of the boundary of the largest step that a rank has room for (T-15). */
+int64_t plan_boundary_rows(const struct plan_request *request);
+
+/* Whether every rank has the shared experts whole (spec parallelism 3.5). */
+bool plan_has_whole_shared_experts(const struct model *model, const struct plan_request *request);
+
+/* How shared rows get to their experts. */
+enum expert_exchange plan_expert_exchange(const struct model *model, const struct plan_request *request);
+
+#endif

@@ -1,0 +1,81 @@
+/* Options of vLLM that serve passes over: which words go, and that none of them is an option of serve's own.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "cli/foreign_options.h"
+#include "cli/option_table.h"
+
+static void assert_kept(const char *const *words, int count, const char *const *kept, int kept_count) {
+    const char *argv[16];
+    memcpy(argv, words, (size_t)count * sizeof *argv);
+    int argc = count;
+    foreign_options_drop(&argc, (char **)(uintptr_t)argv);
+    assert_int_equal(argc, kept_count);
+    for (int i = 0; i < argc; i++) {
+        assert_string_equal(argv[i], kept[i]);
+    }
+}
+
+#define ASSERT_KEPT(words, kept) \
+    assert_kept(words, (int)(sizeof words / sizeof *words), kept, (int)(sizeof kept / sizeof *kept))
+
+static void test_words(void **state) {
+    (void)state;
+    static const char *const words[] = {"model", "--trust-remote-code", "--port", "1",      "--seed",
+                                        "7",     "--kv_cache_dtype",    "fp8",    "-q=fp8", "-tp",
+                                        "2"};
+    static const char *const kept[] = {"model", "--port", "1", "-tp", "2"};
+    ASSERT_KEPT(words, kept);
+    static const char *const more[] = {"--no-enable-chunked-prefill",
+                                       "--attention-config.x=1",
+                                       "-cc",
+                                       "{}",
+                                       "--no-seed",
+                                       "--seeds",
+                                       "--",
+                                       "--seed"};
+    static const char *const kept_more[] = {"--no-seed", "--seeds", "--", "--seed"};
+    ASSERT_KEPT(more, kept_more);
+    static const char *const last[] = {"--dtype"};
+    assert_kept(last, 1, NULL, 0);
+}
+
+/* An option that has a meaning must not be passed over. */
+static void test_none_has_a_meaning(void **state) {
+    (void)state;
+    size_t count;
+    const struct foreign_option *options = foreign_options(&count);
+    const struct option_table *table = cli_option_table();
+    for (size_t i = 0; i < count; i++) {
+        for (size_t j = 0; j < table->row_count; j++) {
+            const struct option_row *row = &table->rows[j];
+            if ((row->commands & CLI_SERVE) == 0) {
+                continue;
+            }
+            assert_string_not_equal(row->name, options[i].name);
+            if (row->alias != NULL) {
+                assert_string_not_equal(row->alias, options[i].name);
+                assert_true(options[i].alias == NULL || strcmp(row->alias, options[i].alias) != 0);
+            }
+        }
+        for (size_t j = 0; j < i; j++) {
+            assert_string_not_equal(options[i].name, options[j].name);
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_none_has_a_meaning),
+    };
+    log_set_level(LOG_ERROR);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,187 @@
+/*
+ * What is planned for the ranks of a tensor group is what each of them takes and sends (promise P7; spec
+ * parallelism 2.8, 3.4, 3.5, 5.2, T-15).
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/executor_internal.h"
+#include "support/model_fixture.h"
+#include "tools/plan_memory.h"
+#include "tools/plan_traffic.h"
+#include "weights/fixture.h"
+
+enum { ROWS = 64 };
+
+static char directory[FIXTURE_PATH_BYTES];
+
+static int set_up(void **state) {
+    (void)state;
+    fixture_make(directory);
+    model_synthesise(directory, LAYOUT_CONFIG, NULL, 0);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    fixture_remove(directory);
+    return 0;
+}
+
+/* One tensor group, and what is asked of it. */
+struct ranks_case {
+    int tensor;
+    bool has_expert_parallelism;
+    bool shares_rows;
+    int drafts;
+    enum sluice_numerics numerics;
+};
+
+/* A plan and an engine for the same. */
+struct pair {
+    struct plan_model model;
+    struct plan_step_bytes step;
+    struct plan plan;
+    struct engine_core *engine;
+};
+
+static void pair_open(struct pair *pair, const struct ranks_case *asked) {
+    char path[FIXTURE_PATH_BYTES + 16];
+    struct plan_machine machine;
+    const struct plan_machine_request machine_request = {.gpus = "4x64GB", .memory_share = 0.9};
+    struct plan_request request = plan_request_default();
+    struct sluice_engine_options options = model_options(directory);
+    options.numerics = asked->numerics;
+    options.step_token_limit = ROWS + 1;
+    options.sequence_limit = 5;
+    options.draft.limit = asked->drafts;
+    options.parallel = (struct sluice_parallel_options){
+        .pipeline = 1,
+        .tensor = asked->tensor,
+        .has_expert_parallelism = asked->has_expert_parallelism,
+        .row_sharing = asked->shares_rows ? SLUICE_ROW_SHARING_AUTO : SLUICE_ROW_SHARING_OFF};
+    request.mesh = (struct mesh_shape){1, 1, 1, asked->tensor, asked->has_expert_parallelism};
+    request.has_sequence_parallelism = asked->shares_rows;
+    request.numerics = (enum numerics)asked->numerics;
+    request.context_tokens = options.context_tokens;
+    request.sequence_limit = options.sequence_limit;
+    request.step_tokens = options.step_token_limit;
+    request.draft_limit = asked->drafts;
+    request.has_prefix_cache = false;
+    snprintf(path, sizeof path, "%s/config.json", directory);
+    EXPECT_OK(plan_model_read(path, NULL, asked->drafts, &pair->model));
+    EXPECT_OK(plan_machine_read(&machine_request, &machine));
+    machine = plan_machine_scale(&machine, asked->tensor);
+    EXPECT_OK(plan_step_measure(&pair->model, &request, &pair->step));
+    EXPECT_OK(plan_make(&pair->model, &machine, &request, &pair->step, &pair->plan));
+    pair->engine = model_open(&options);
+}
+
+static void pair_close(struct pair *pair) {
+    engine_core_close(&pair->engine);
+    plan_deinit(&pair->plan);
+    plan_model_deinit(&pair->model);
+}
+
+/* The first rank is never smaller than another, and here all are alike. */
+static void memory_is_planned_to_the_byte(void **state) {
+    (void)state;
+    for (int i = 0; i < 16; i++) {
+        struct pair pair;
+        const struct ranks_case asked = {.tensor = i % 2 == 0 ? 2 : 4,
+                                         .has_expert_parallelism = i / 2 % 2 == 0,
+                                         .shares_rows = i / 4 % 2 == 0,
+                                         .drafts = i / 8 * 2,
+                                         .numerics =
+                                             i % 3 == 0 ? SLUICE_NUMERICS_IDEAL : SLUICE_NUMERICS_NATIVE};
+        pair_open(&pair, &asked);
+        const struct plan_stage *stage = &pair.plan.stages[0];
+        const struct engine_core *engine = pair.engine;
+        uint64_t loaded = engine->weights.mapped_bytes + engine->weights.copied_bytes;
+        assert_in_range(loaded - plan_stage_weight_bytes(stage), 0, 63 * engine->tensors.count);
+        assert_int_equal(stage->boundary_bytes + stage->step_bytes + stage->draft_bytes,
+                         executor_step_bytes(engine->executor));
+        assert_int_equal(stage->draft_bytes, executor_draft_bytes(engine->executor));
+        assert_int_equal(stage->boundary_bytes,
+                         tensor_bytes(&executor_boundary(engine->executor)->tensors[0]));
+        pair_close(&pair);
+    }
+}
+
+/* Bytes that the first rank sends in a step of ROWS rows without logits, by a plan. */
+static double planned_bytes(const struct pair *pair) {
+    struct plan_traffic_input input = plan_traffic_input_of(&pair->plan, ROWS, 0);
+    struct plan_traffic traffic = plan_traffic_make(&input);
+    return pair->model.model->layer_count *
+           (traffic.attention_bytes + traffic.shared_bytes + traffic.route_bytes + traffic.dispatch_bytes +
+            traffic.combine_bytes);
+}
+
+/* In collectives; plan records go the same way, but are no tensors. */
+static uint64_t sent_so_far(const struct pair *pair) {
+    struct executor_sent_bytes sent = executor_sent_bytes(pair->engine->executor);
+    return sent.sums + sent.gathers + sent.exchanges;
+}
+
+static double sent_bytes(const struct pair *pair) {
+    int32_t tokens[ROWS];
+    model_random_tokens(5, TINY_VOCABULARY, tokens, ROWS);
+    uint64_t before = sent_so_far(pair);
+    model_run(pair->engine, 0, 0, tokens, ROWS, NULL);
+    return (double)(sent_so_far(pair) - before);
+}
+
+/* Where experts are cut it does not matter which ones are picked, and all is known beforehand. */
+static void bytes_are_planned_to_the_byte(void **state) {
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        struct pair pair;
+        const struct ranks_case asked = {.tensor = i % 2 == 0 ? 2 : 4,
+                                         .shares_rows = i / 2 % 2 == 0,
+                                         .numerics =
+                                             i / 4 == 0 ? SLUICE_NUMERICS_IDEAL : SLUICE_NUMERICS_NATIVE};
+        pair_open(&pair, &asked);
+        double planned = planned_bytes(&pair);
+        double sent = sent_bytes(&pair);
+        if (fabs(planned - sent) > 0.5) {
+            fail_msg("tp %d, sp %d: %.1f bytes were planned and %.1f sent", asked.tensor, asked.shares_rows,
+                     planned, sent);
+        }
+        pair_close(&pair);
+    }
+}
+
+/* Whole experts: random tokens pick them nearly evenly. */
+static void bytes_of_whole_experts_are_planned_nearly(void **state) {
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct pair pair;
+        const struct ranks_case asked = {.tensor = i % 2 == 0 ? 2 : 4,
+                                         .has_expert_parallelism = true,
+                                         .shares_rows = i / 2 == 0,
+                                         .numerics = SLUICE_NUMERICS_NATIVE};
+        pair_open(&pair, &asked);
+        double planned = planned_bytes(&pair);
+        double sent = sent_bytes(&pair);
+        if (fabs(planned - sent) > 0.05 * planned) {
+            fail_msg("tp %d, sp %d: %.1f bytes were planned and %.1f sent", asked.tensor, asked.shares_rows,
+                     planned, sent);
+        }
+        pair_close(&pair);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_is_planned_to_the_byte),
+        cmocka_unit_test(bytes_are_planned_to_the_byte),
+        cmocka_unit_test(bytes_of_whole_experts_are_planned_nearly),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

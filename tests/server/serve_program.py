@@ -1,0 +1,94 @@
+"""`sluice serve` for the tests of this folder: started on a free port, stopped by SIGTERM."""
+import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import threading
+
+from http_client import connect, get, post
+
+
+class Serve:
+    """The program until the end of a with; its lines on both streams are kept."""
+
+    def __init__(self, program, model, *options, pass_fds=(), environment=None, address=None):
+        self.output = tempfile.TemporaryFile()
+        self.errors = tempfile.TemporaryFile()
+        words = [program, "serve", model, *options]
+        if address is None:
+            words += ["--port", "0"]
+        self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=self.output, stderr=subprocess.PIPE,
+                                        pass_fds=pass_fds, env={**os.environ, **(environment or {})})
+        self.lines = []
+        ready = threading.Event()
+        self.reader = threading.Thread(target=self._read, args=(ready,), daemon=True)
+        self.reader.start()
+        assert ready.wait(30), f"the server does not get ready: {self.lines}"
+        line = next((line for line in self.lines if " ready on " in line), None)
+        assert line is not None, f"the server ended: {self.lines}"
+        found = re.search(r" ready on (\S+?)(:(\d+))? after", line)
+        self.address = address if address is not None else int(found.group(3))
+
+    def _read(self, ready):
+        for line in self.process.stderr:
+            self.lines.append(line.decode())
+            if " ready on " in self.lines[-1]:
+                ready.set()
+        ready.set()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL if kind else signal.SIGTERM)
+        code = self.process.wait(timeout=40)
+        self.reader.join(timeout=10)
+        assert kind or code == 0, f"the server ended with {code}: {self.lines}"
+
+    def access_lines(self):
+        """What the access log says so far, as dictionaries."""
+        self.output.seek(0)
+        return [dict(word.split("=", 1) for word in line.decode().split()) for line in self.output]
+
+    def workers(self):
+        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children", encoding="ascii") as file:
+            main = file.read().split()
+        children = set(main)
+        for task in os.listdir(f"/proc/{self.process.pid}/task"):
+            with open(f"/proc/{self.process.pid}/task/{task}/children", encoding="ascii") as file:
+                children.update(file.read().split())
+        return sorted(int(child) for child in children)
+
+    def get(self, path, headers=""):
+        return get(self.address, path, headers)
+
+    def post(self, path, body, headers=""):
+        text = json.dumps(body).encode() if not isinstance(body, bytes) else body
+        return post(self.address, path, text, "Content-Type: application/json\r\n" + headers)
+
+    def open_stream(self, body, path="/v1/chat/completions"):
+        """Sends a request and leaves the reply on the socket."""
+        text = json.dumps({"stream": True, **body}).encode()
+        sock = connect(self.address, 30.0)
+        sock.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                     f"Content-Length: {len(text)}\r\n\r\n".encode() + text)
+        return sock
+
+
+def story(token_count, **more):
+    """A chat request whose answer has exactly so many tokens, always the same ones."""
+    return {"messages": [{"role": "user", "content": "Tell me a long story."}], "max_tokens": token_count,
+            "temperature": 0, "ignore_eos": True, "chat_template_kwargs": {"thinking": False}, **more}
+
+
+def stream_text(body):
+    """The joined content of a stream, and whether it ended as it should."""
+    text = ""
+    lines = [line[6:] for line in body.decode().split("\n") if line.startswith("data: ")]
+    for line in lines[:-1]:
+        for choice in json.loads(line)["choices"]:
+            text += choice["delta"].get("content") or ""
+    return text, bool(lines) and lines[-1] == "[DONE]"

@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""GET /metrics of `sluice serve`: its form, and its numbers against what clients got (field report B163)."""
+import json
+import re
+import shutil
+import subprocess
+import sys
+
+from http_client import Reply, wait_until
+from serve_program import Serve, story
+
+PROGRAM = sys.argv[1]
+MODEL = sys.argv[2] + "/models/mini-v4"
+SAMPLE = re.compile(r'^([a-zA-Z_:][a-zA-Z0-9_:]*)\{([^{}]*)\} (\S+)$')
+
+
+def scrape(server):
+    """Values by (name, labels besides engine and model); checks that each family is described before it comes."""
+    reply = server.get("/metrics")
+    assert reply.status == 200 and reply.headers["content-type"].startswith("text/plain; version=0.0.4")
+    types = {}
+    values = {}
+    for line in reply.body.decode().splitlines():
+        if line.startswith("# TYPE "):
+            _, _, name, kind = line.split(" ")
+            assert name not in types, f"{name} is described twice"
+            types[name] = kind
+        if line.startswith("#"):
+            continue
+        name, labels, value = SAMPLE.match(line).groups()
+        family = name if name in types else re.sub("_(bucket|sum|count)$", "", name)
+        assert family in types, f"{name} has no type"
+        assert (types[family] == "counter") == (name.endswith("_total") and types[family] != "histogram"), name
+        pairs = dict(re.findall(r'(\w+)="([^"]*)"', labels))
+        assert pairs.pop("engine") == "0" and pairs.pop("model_name") == "mini"
+        key = (name, tuple(pairs.items()))
+        assert key not in values, key
+        values[key] = float(value)
+    return values
+
+
+def value(server, name, **labels):
+    return scrape(server)[(name, tuple(labels.items()))]
+
+
+def test_promtool(server):
+    """The tool of Prometheus reads it; what it says about style concerns vLLM's names, which are as they are."""
+    if shutil.which("promtool") is None:
+        return
+    result = subprocess.run(["promtool", "check", "metrics"], input=server.get("/metrics").body, capture_output=True)
+    complaints = [line for line in result.stderr.decode().splitlines() if "should not contain ':'" not in line]
+    complaints = [line for line in complaints if not line.startswith("vllm:iteration_tokens_total non-counter")]
+    assert result.returncode in (0, 3) and complaints == [], (result.returncode, complaints)
+
+
+def test_numbers(server):
+    """Requests of all ends, counted exactly."""
+    before = scrape(server)
+    assert server.post("/v1/chat/completions", story(30)).status == 200
+    with server.open_stream(story(20, n=2)) as sock:
+        Reply(sock)
+    ended = json.loads(server.post("/v1/chat/completions", story(500, ignore_eos=False)).body)
+    server.post("/v1/chat/completions", {"messages": [], "unheard_of": 1})
+    after = scrape(server)
+
+    def grown(name, **labels):
+        key = (name, tuple(labels.items()))
+        return after[key] - before[key]
+
+    usage = ended["usage"]
+    assert ended["choices"][0]["finish_reason"] == "stop", ended
+    assert grown("vllm:request_success_total", finished_reason="length") == 3
+    assert grown("vllm:request_success_total", finished_reason="stop") == 1
+    assert grown("vllm:generation_tokens_total") >= 30 + 40 + usage["completion_tokens"]
+    assert grown("vllm:request_generation_tokens_sum") == 30 + 40 + usage["completion_tokens"]
+    prompt = json.loads(server.post("/v1/chat/completions", story(1)).body)["usage"]["prompt_tokens"]
+    assert grown("vllm:prompt_tokens_total") == 4 * prompt
+    assert grown("vllm:request_prompt_tokens_bucket", le="+Inf") == 4
+    assert grown("vllm:time_to_first_token_seconds_count") == 4
+    assert grown("vllm:e2e_request_latency_seconds_count") == 4
+    assert grown("vllm:request_params_n_sum") == 4 and grown("vllm:request_params_n_count") == 3
+    assert grown("vllm:request_params_max_tokens_sum") == 30 + 20 + 20 + 500
+    assert grown("vllm:request_max_num_generation_tokens_sum") == 30 + 20 + usage["completion_tokens"]
+    assert grown("sluice:http_replies_total", code="2xx") == 4
+    assert grown("sluice:http_replies_total", code="4xx") == 1
+    assert 0 < grown("vllm:request_decode_time_seconds_sum") <= grown("vllm:request_inference_time_seconds_sum")
+    assert grown("vllm:request_inference_time_seconds_sum") <= grown("vllm:e2e_request_latency_seconds_sum")
+
+
+def test_gauges_fall(server):
+    """20 streams whose clients leave: gauges are zero two seconds later without another request."""
+    streams = [server.open_stream(story(1900)) for _ in range(20)]
+    wait_until(lambda: value(server, "vllm:num_requests_running") == 16, 5, "the engine is not full")
+    assert value(server, "vllm:num_requests_waiting") == 4 and value(server, "vllm:kv_cache_usage_perc") > 0
+    for sock in streams:
+        sock.close()
+    wait_until(lambda: value(server, "vllm:num_requests_running") == 0
+               and value(server, "vllm:num_requests_waiting") == 0
+               and value(server, "vllm:kv_cache_usage_perc") == 0, 2.5, "gauges stay up")
+    assert value(server, "vllm:request_success_total", finished_reason="abort") == 20
+
+
+def test_drafts(server):
+    """Acceptance by position is what `vllm bench serve` reads."""
+    server.post("/v1/chat/completions", story(200))
+    wait_until(lambda: value(server, "vllm:spec_decode_num_drafts_total") > 0, 3, "no drafts are reported")
+    values = scrape(server)
+    accepted = [values[("vllm:spec_decode_num_accepted_tokens_per_pos_total", (("position", str(i)),))] for i in (0, 1)]
+    assert accepted[0] >= accepted[1] > 0, accepted
+    assert values[("vllm:spec_decode_num_accepted_tokens_total", ())] == sum(accepted)
+    assert values[("vllm:spec_decode_num_draft_tokens_total", ())] >= sum(accepted)
+
+
+def main():
+    with Serve(PROGRAM, MODEL, "--max-model-len", "2048", "--served-model-name", "mini", "--no-mtp-adaptive",
+               "--speculative-config", '{"method":"mtp","num_speculative_tokens":2}') as server:
+        for test in (test_numbers, test_gauges_fall, test_drafts, test_promtool):
+            test(server)
+    print("all passed")
+
+
+main()
