@@ -21,6 +21,10 @@ void progress_start(struct progress *progress, const char *label, const char *un
     };
 }
 
+void progress_set_note(struct progress *progress, const char *note) {
+    snprintf(progress->note, sizeof progress->note, "%s", note);
+}
+
 void progress_update(struct progress *progress, uint64_t done) {
     if (!progress->is_terminal) {
         return;
@@ -32,8 +36,9 @@ void progress_update(struct progress *progress, uint64_t done) {
     progress->drawn_seconds = now;
     double rate = (double)done / (now - progress->started_seconds);
     double percent = progress->total == 0 ? 100.0 : 100.0 * (double)done / (double)progress->total;
-    fprintf(stderr, "\r\033[K%s: %" PRIu64 " of %" PRIu64 " %s (%.0f %%, %.4g %s/s)", progress->label, done,
-            progress->total, progress->unit, percent, rate, progress->unit);
+    fprintf(stderr, "\r\033[K%s: %" PRIu64 " of %" PRIu64 " %s (%.0f %%, %.4g %s/s)%s%s", progress->label,
+            done, progress->total, progress->unit, percent, rate, progress->unit,
+            progress->note[0] == '\0' ? "" : "; ", progress->note);
     fflush(stderr);
 }
 

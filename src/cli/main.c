@@ -67,6 +67,13 @@ static const struct command_row commands[] = {
       "  sluice bench serve --dataset-path prompts.jsonl --random-output-len 256\n\n"
       "Failed requests are counted and told apart, their times do not count. It fails if all failed."},
      command_bench_serve},
+    {{CLI_EVAL, "eval", "TASK", "Measures how well a model answers: gsm8k or perplexity.",
+      "Examples:\n"
+      "  sluice eval gsm8k --data gsm8k-test.jsonl --base-url http://127.0.0.1:8000 --num-fewshot 8\n"
+      "  sluice eval gsm8k --data gsm8k-test.jsonl --model models/mini-v4 --limit 100 --json\n"
+      "  sluice eval perplexity --data text.txt --model models/mini-v4 --window 512 --stride 256\n\n"
+      "It fails if a question got no answer; the score is then of those that did."},
+     command_eval},
     {{CLI_PLAN, "plan", "", "Works out whether and how fast a model would run on a machine, without weights.",
       "Examples:\n"
       "  sluice plan --config config.json --gpus 8x141GB\n"

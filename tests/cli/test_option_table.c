@@ -11,8 +11,9 @@
 #include "base/log.h"
 #include "cli/option_table.h"
 
-static const unsigned command_bits[] = {CLI_GENERATE,    CLI_TOKENIZE, CLI_INSPECT, CLI_SYNTH, CLI_BENCH,
-                                        CLI_KERNELCHECK, CLI_CHAT,     CLI_PLAN,    CLI_SERVE, CLI_WORKER};
+static const unsigned command_bits[] = {CLI_GENERATE, CLI_TOKENIZE,    CLI_INSPECT,     CLI_SYNTH,
+                                        CLI_BENCH,    CLI_KERNELCHECK, CLI_CHAT,        CLI_PLAN,
+                                        CLI_SERVE,    CLI_WORKER,      CLI_BENCH_SERVE, CLI_EVAL};
 enum { COMMAND_COUNT = sizeof command_bits / sizeof command_bits[0] };
 
 static enum status parse(unsigned bit, int argc, char **argv, struct cli_options *options) {

@@ -65,6 +65,8 @@ equal "prompt from standard input, mp as vLLM spells it" "$alone" "$("$program" 
     --no-thinking --temperature 0 --prompt-file - -tp 2 --distributed-executor-backend mp <"$work/prompt" 2>&1)"
 chat() { printf 'Tell me a story about a fox.\n' | "$program" chat --model "$model" --no-thinking -t 0 "$@" 2>/dev/null; }
 equal "chat" "$(chat)" "$(chat "${ranks[@]}")"
+equal "experts that move" "$alone" "$("$program" generate --model "$model" "${story[@]}" "${ranks[@]}" --enable-eplb \
+    --eplb-config '{"num_redundant_experts":2,"step_interval":4,"window_size":10}' 2>/dev/null)"
 equal "one rank needs no job" "$alone" "$("$program" generate --model "$model" "${story[@]}" \
     --distributed-executor-backend mpi 2>&1)"
 
@@ -76,6 +78,9 @@ refused "hosts without a network" 2 "$program" generate --model "$model" "${rank
 grep -q -- "--rank-network" "$work/errors" || fail "hosts without a network: $(cat "$work/errors")"
 printf 'short' >"$work/secret"
 chmod 600 "$work/secret"
+refused "how what does not move moves" 2 "$program" generate --model "$model" --prompt x --eplb-config '{}'
+refused "unknown key" 2 "$program" generate --model "$model" --prompt x --enable-eplb --eplb-config '{"windows":1}'
+grep -q '"windows" is unknown' "$work/errors" || fail "unknown key: $(cat "$work/errors")"
 refused "short secret" 2 "$program" generate --model "$model" "${ranks[@]}" --prompt x --peer-secret-file "$work/secret"
 head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$work/secret"
 equal "with a secret" "$alone" "$("$program" generate --model "$model" "${story[@]}" "${ranks[@]}" \

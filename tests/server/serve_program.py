@@ -69,10 +69,10 @@ class Serve:
         text = json.dumps(body).encode() if not isinstance(body, bytes) else body
         return post(self.address, path, text, "Content-Type: application/json\r\n" + headers)
 
-    def open_stream(self, body, path="/v1/chat/completions"):
+    def open_stream(self, body, path="/v1/chat/completions", sock=None):
         """Sends a request and leaves the reply on the socket."""
         text = json.dumps({"stream": True, **body}).encode()
-        sock = connect(self.address, 30.0)
+        sock = connect(self.address, 30.0) if sock is None else sock
         sock.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
                      f"Content-Length: {len(text)}\r\n\r\n".encode() + text)
         return sock
@@ -84,11 +84,11 @@ def story(token_count, **more):
             "temperature": 0, "ignore_eos": True, "chat_template_kwargs": {"thinking": False}, **more}
 
 
-def stream_text(body):
-    """The joined content of a stream, and whether it ended as it should."""
+def stream_text(body, index=0):
+    """The joined content of a choice of a stream, and whether the stream ended as it should."""
     text = ""
     lines = [line[6:] for line in body.decode().split("\n") if line.startswith("data: ")]
     for line in lines[:-1]:
         for choice in json.loads(line)["choices"]:
-            text += choice["delta"].get("content") or ""
+            text += (choice["delta"].get("content") or "") if choice["index"] == index else ""
     return text, bool(lines) and lines[-1] == "[DONE]"

@@ -90,8 +90,9 @@ def test_numbers(server):
 def test_gauges_fall(server):
     """20 streams whose clients leave: gauges are zero two seconds later without another request."""
     streams = [server.open_stream(story(1900)) for _ in range(20)]
-    wait_until(lambda: value(server, "vllm:num_requests_running") == 16, 5, "the engine is not full")
-    assert value(server, "vllm:num_requests_waiting") == 4 and value(server, "vllm:kv_cache_usage_perc") > 0
+    wait_until(lambda: value(server, "vllm:num_requests_running") == 16
+               and value(server, "vllm:num_requests_waiting") == 4
+               and value(server, "vllm:kv_cache_usage_perc") > 0, 5, "the engine is not full")
     for sock in streams:
         sock.close()
     wait_until(lambda: value(server, "vllm:num_requests_running") == 0
