@@ -694,6 +694,12 @@ static const struct option_row rows[] = {
      .help = "How shared rows get to their experts: all rows to all ranks, or each to those that have its "
              "experts.",
      FIELD(moe_comm)},
+    {.name = "trace",
+     .type = OPTION_TEXT,
+     .commands = CLI_GENERATE | CLI_CHAT | CLI_BENCH,
+     .value_name = "FILE",
+     .help = "Write a timeline of all ranks, as JSON for ui.perfetto.dev.",
+     FIELD(trace)},
     {.name = "enable-eplb",
      .alias = "eplb",
      .type = OPTION_FLAG,
