@@ -28,7 +28,7 @@ static const struct option_row layout_rows[] = {
      .type = OPTION_TEXT,
      .commands = RANKS,
      .value_name = "NETWORK",
-     .help = "With --hosts, the network that connects them, such as 10.0.0.0/24: ranks listen nowhere else.",
+     .help = "With --hosts, the network that connects them, such as 10.0.0.0/24: ranks talk over no other.",
      FIELD(rank_network)},
     {.name = "peer-secret-file",
      .type = OPTION_TEXT,
