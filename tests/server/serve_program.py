@@ -7,7 +7,10 @@ import subprocess
 import tempfile
 import threading
 
-from http_client import connect, get, post
+from http_client import connect, request
+
+# Seconds that anything may take on a busy machine, under sanitizers; what is right takes a hundredth.
+PATIENCE = 60.0
 
 
 class Serve:
@@ -25,7 +28,7 @@ class Serve:
         ready = threading.Event()
         self.reader = threading.Thread(target=self._read, args=(ready,), daemon=True)
         self.reader.start()
-        assert ready.wait(30), f"the server does not get ready: {self.lines}"
+        assert ready.wait(PATIENCE), f"the server does not get ready: {self.lines}"
         line = next((line for line in self.lines if " ready on " in line), None)
         assert line is not None, f"the server ended: {self.lines}"
         found = re.search(r" ready on (\S+?)(:(\d+))? after", line)
@@ -44,7 +47,7 @@ class Serve:
     def __exit__(self, kind, *_):
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL if kind else signal.SIGTERM)
-        code = self.process.wait(timeout=40)
+        code = self.process.wait(timeout=PATIENCE)
         self.reader.join(timeout=10)
         assert kind or code == 0, f"the server ended with {code}: {self.lines}"
 
@@ -63,16 +66,18 @@ class Serve:
         return sorted(int(child) for child in children)
 
     def get(self, path, headers=""):
-        return get(self.address, path, headers)
+        return request(self.address, f"GET {path} HTTP/1.1\r\nHost: x\r\n{headers}\r\n".encode(), PATIENCE)
 
     def post(self, path, body, headers=""):
         text = json.dumps(body).encode() if not isinstance(body, bytes) else body
-        return post(self.address, path, text, "Content-Type: application/json\r\n" + headers)
+        head = (f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n{headers}"
+                f"Content-Length: {len(text)}\r\n\r\n")
+        return request(self.address, head.encode() + text, PATIENCE)
 
     def open_stream(self, body, path="/v1/chat/completions", sock=None):
         """Sends a request and leaves the reply on the socket."""
         text = json.dumps({"stream": True, **body}).encode()
-        sock = connect(self.address, 30.0) if sock is None else sock
+        sock = connect(self.address, PATIENCE) if sock is None else sock
         sock.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
                      f"Content-Length: {len(text)}\r\n\r\n".encode() + text)
         return sock

@@ -11,7 +11,7 @@ import tempfile
 import time
 
 from http_client import Reply, connect, read_all, request, wait_until
-from serve_program import Serve, story, stream_text
+from serve_program import PATIENCE, Serve, story, stream_text
 
 PROGRAM = sys.argv[1]
 MODEL = sys.argv[2] + "/models/mini-v4"
@@ -79,7 +79,7 @@ def test_access_log(server):
     request(server.address, b"BREW /pot HTTP/1.1\r\nHost: x\r\nX Y: 1\r\n\r\n")
     with server.open_stream(story(5)) as sock:
         Reply(sock)
-    wait_until(lambda: len(server.access_lines()) >= count + 3, 5, "lines are missing")
+    wait_until(lambda: len(server.access_lines()) >= count + 3, PATIENCE, "lines are missing")
     first, second, third = server.access_lines()[count:]
     assert first["path"] == "/v1/a%20b%22c" and first["status"] == "404" and first["id"] == "log-1", first
     assert first["peer"] == "127.0.0.1" and first["method"] == "GET" and int(first["bytes"]) > 0, first
@@ -89,18 +89,21 @@ def test_access_log(server):
 
 def test_leaving(server):
     """Clients that leave free their places at once, and the gauges say so without another request."""
+    before = live(server)["tokens"]["output"]
     streams = [server.open_stream(story(1900)) for _ in range(20)]
-    wait_until(lambda: live(server)["requests"]["under_way"] == 20, 5, "not all streams run")
-    wait_until(lambda: live(server)["requests"]["running"] == 16, 5, "the engine is not full")
+    wait_until(lambda: live(server)["requests"]["under_way"] == 20, PATIENCE, "not all streams run")
+    wait_until(lambda: live(server)["requests"]["running"] == 16, PATIENCE, "the engine is not full")
     for sock in streams:
         sock.close()
-    wait_until(lambda: json.loads(server.get("/load").body)["server_load"] == 0, 1, "answers go on for nobody")
+    wait_until(lambda: json.loads(server.get("/load").body)["server_load"] == 0, PATIENCE, "answers go on for nobody")
 
     def is_idle():
         requests = live(server)["requests"]
         return requests["running"] == 0 and requests["waiting"] == 0 and live(server)["kv"]["used_share"] == 0
 
-    wait_until(is_idle, 2.5, f"the engine works on for nobody: {live(server)}")
+    wait_until(is_idle, PATIENCE, f"the engine works on for nobody: {live(server)}")
+    made = live(server)["tokens"]["output"] - before
+    assert made < 20 * 1900 / 2, f"{made} tokens were made for nobody"
     assert any(line.get("left") == "yes" for line in server.access_lines())
 
 
@@ -108,13 +111,11 @@ def test_rates(server):
     """Tokens per second are those that were made, over the time between two looks."""
     time.sleep(0.3)  # looks closer together share one sample
     before = live(server)
-    started_at = time.monotonic()
     time.sleep(1.6)
     assert server.post("/v1/chat/completions", story(400)).status == 200
-    wait_until(lambda: live(server)["tokens"]["output"] - before["tokens"]["output"] == 400, 3, "tokens are not counted")
+    wait_until(lambda: live(server)["tokens"]["output"] - before["tokens"]["output"] == 400, PATIENCE, "tokens are not counted")
     rates = live(server)
-    seconds = time.monotonic() - started_at
-    assert 400 / (seconds + 0.1) < rates["tokens"]["output_per_second"] < 400 / 1.5, (rates, seconds)
+    assert 0 < rates["tokens"]["output_per_second"] <= 400 / 1.5, rates
     assert 0 < rates["steps"]["busy_share"] <= 1.0, rates
     assert rates["ready"] and rates["workers"] == {"count": 1, "ready": 1, "restarts": 0}
 
@@ -170,8 +171,8 @@ def test_keys_and_origins():
 def test_full():
     """Beyond the limit clients are told to come again, and those under way are none the worse."""
     with Serve(PROGRAM, MODEL, "--max-requests", "2", "--max-model-len", "2048") as server:
-        streams = [server.open_stream(story(600)) for _ in range(2)]
-        wait_until(lambda: json.loads(server.get("/load").body)["server_load"] == 2, 5, "the streams do not run")
+        streams = [server.open_stream(story(1900)) for _ in range(2)]
+        wait_until(lambda: json.loads(server.get("/load").body)["server_load"] == 2, PATIENCE, "the streams do not run")
         reply = server.post("/v1/chat/completions", story(2))
         assert reply.status == 429 and reply.headers["retry-after"] == "1", reply.body
         assert error_of(reply)["type"] == "RateLimitError"
@@ -180,18 +181,26 @@ def test_full():
 
 
 def test_worker_death():
-    """Kill -9 of the worker: health says so, and streams go on as if nothing had been."""
+    """Kill -9 of the worker: streams go on as if nothing had been, and health says so."""
     with Serve(PROGRAM, MODEL, "--max-model-len", "2048") as server:
         expected, is_done = stream_text(server.post("/v1/chat/completions", story(900, stream=True)).body)
         assert is_done and len(expected) > 1000
         streams = [server.open_stream(story(900)) for _ in range(4)]
-        wait_until(lambda: live(server)["requests"]["running"] == 4, 5, "the streams do not run")
+        wait_until(lambda: live(server)["requests"]["running"] == 4, PATIENCE, "the streams do not run")
         os.kill(server.workers()[0], signal.SIGKILL)
-        wait_until(lambda: server.get("/health").status == 503, 1, "health does not turn red")
-        wait_until(lambda: server.get("/health").status == 200, 10, "no worker comes back")
         for sock in streams:
             assert stream_text(Reply(sock).body) == (expected, True)
         assert live(server)["workers"]["restarts"] == 1
+        wait_until(lambda: server.get("/health").status == 200, PATIENCE, "no worker comes back")
+
+        def is_red():
+            """Each death keeps a worker away for longer than the one before."""
+            for worker in server.workers():
+                os.kill(worker, signal.SIGKILL)
+            return server.get("/health").status == 503
+
+        wait_until(is_red, PATIENCE, "health does not turn red")
+        wait_until(lambda: server.get("/health").status == 200, PATIENCE, "no worker comes back")
 
 
 def connect_narrow(port):
@@ -208,7 +217,7 @@ def test_drain():
     with Serve(PROGRAM, MODEL, "--max-model-len", "2048") as server:
         expected = json.loads(server.post("/v1/chat/completions", story(700)).body)["choices"][0]["message"]["content"]
         sock = server.open_stream(story(700, n=8, logprobs=True, top_logprobs=20), sock=connect_narrow(server.address))
-        wait_until(lambda: json.loads(server.get("/load").body)["server_load"] == 8, 5, "the stream does not run")
+        wait_until(lambda: json.loads(server.get("/load").body)["server_load"] == 8, PATIENCE, "the stream does not run")
         server.process.send_signal(signal.SIGTERM)
 
         def is_closed():
@@ -218,35 +227,35 @@ def test_drain():
             except OSError:
                 return True
 
-        wait_until(is_closed, 2, "new clients are let in")
+        wait_until(is_closed, PATIENCE, "new clients are let in")
         body = Reply(sock).body
         assert len(body) > 8 << 20, "the reply may have been sent before"
         assert [stream_text(body, index)[0] for index in range(8)] == 8 * [expected] and stream_text(body)[1]
-        assert server.process.wait(timeout=5) == 0
+        assert server.process.wait(timeout=PATIENCE) == 0
 
 
 def test_second_signal():
     """A second one ends what is under way with an error that clients understand."""
     with Serve(PROGRAM, MODEL, "--max-model-len", "4096") as server:
-        sock = server.open_stream(story(4000))
-        wait_until(lambda: json.loads(server.get("/load").body)["server_load"] == 1, 5, "the stream does not run")
+        sock = server.open_stream(story(4000, n=16))
+        wait_until(lambda: json.loads(server.get("/load").body)["server_load"] == 16, PATIENCE, "the stream does not run")
         worker = server.workers()[0]
         server.process.send_signal(signal.SIGINT)
         time.sleep(0.1)
         server.process.send_signal(signal.SIGINT)
         body = Reply(sock).body
         assert b"ServiceUnavailableError" in body and b"stopping" in body, body[-300:]
-        assert server.process.wait(timeout=5) == 0
+        assert server.process.wait(timeout=PATIENCE) == 0
         assert not os.path.exists(f"/proc/{worker}"), "the worker is left over"
 
 
 def test_drain_limit():
     with Serve(PROGRAM, MODEL, "--max-model-len", "4096", "--drain-seconds", "0.2") as server:
-        sock = server.open_stream(story(4000))
-        wait_until(lambda: json.loads(server.get("/load").body)["server_load"] == 1, 5, "the stream does not run")
+        sock = server.open_stream(story(4000, n=16))
+        wait_until(lambda: json.loads(server.get("/load").body)["server_load"] == 16, PATIENCE, "the stream does not run")
         server.process.send_signal(signal.SIGTERM)
         assert b"stopping" in Reply(sock).body
-        assert server.process.wait(timeout=5) == 0
+        assert server.process.wait(timeout=PATIENCE) == 0
 
 
 def test_unix_socket(folder):
@@ -273,7 +282,7 @@ def test_service_manager(folder):
     """systemd's words: ready, alive while the model can answer, stopping; and a socket that it opened."""
     words = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     words.bind(folder + "/notify")
-    words.settimeout(5)
+    words.settimeout(PATIENCE)
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen()
@@ -326,7 +335,7 @@ def test_refused_command_lines(folder):
             ([MODEL, "--memory-limit", "1"], 1, "memory"),
         ]
         for words, code, sentence in cases:
-            result = subprocess.run([PROGRAM, "serve", *words], capture_output=True, text=True, timeout=30)
+            result = subprocess.run([PROGRAM, "serve", *words], capture_output=True, text=True, timeout=PATIENCE)
             assert result.returncode == code, (words, result)
             assert sentence in result.stderr and result.stderr.count("\n") == 1, (words, result.stderr)
 
@@ -341,7 +350,7 @@ def test_options_of_vllm():
         assert len(warnings) == 1 and warnings[0].count("--") == 8, server.lines
         assert live(server)["drafts"]["limit"] == 2
         assert server.post("/v1/chat/completions", story(60)).status == 200
-        wait_until(lambda: live(server)["drafts"]["verified"][0] > 0, 3, "nothing is drafted")
+        wait_until(lambda: live(server)["drafts"]["verified"][0] > 0, PATIENCE, "nothing is drafted")
         assert 0 <= live(server)["drafts"]["acceptance"][0] <= 1
 
 

@@ -7,7 +7,7 @@ import sys
 import jsonschema
 
 from http_client import Reply, request
-from serve_program import Serve, story
+from serve_program import PATIENCE, Serve, story
 
 PROGRAM = sys.argv[1]
 MODEL = sys.argv[2] + "/models/mini-v4"
@@ -97,7 +97,7 @@ def schema_name(operation, status):
 def send(server, method, path, body=None):
     text = b"" if body is None else json.dumps(body).encode()
     return request(server.address, f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-                                   f"Content-Length: {len(text)}\r\n\r\n".encode() + text, 30.0)
+                                   f"Content-Length: {len(text)}\r\n\r\n".encode() + text, PATIENCE)
 
 
 def test_replies(server, document):
@@ -176,7 +176,7 @@ def main():
     with Serve(PROGRAM, MODEL, "--max-model-len", "1024") as server:
         document = Document(server.get("/openapi.json").body)
         test_replies(server, document)
-        test_random(server, document, 600)
+        test_random(server, document, 300)
     print("all passed")
 
 
