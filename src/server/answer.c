@@ -121,6 +121,14 @@ static enum status check_prompts(struct answer *answer) {
 
 static enum status add_items(struct answer *answer) {
     size_t count = answer->prompt_count * (size_t)answer->settings.choice_count;
+    size_t limit = answer->api->options.running_limit;
+    if (count > limit) {
+        return request_reader_fail(
+            &answer->reader, "n", STATUS_BAD_ARGUMENT,
+            "and the prompts ask for %zu answers at once, but this server gives %zu at "
+            "most: ask for fewer",
+            count, limit);
+    }
     answer->items = calloc(count, sizeof *answer->items);
     CHECK_MEMORY(answer->items);
     for (; answer->item_count < count; answer->item_count++) {

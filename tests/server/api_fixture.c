@@ -187,9 +187,10 @@ void api_fixture_receive(struct api_fixture *fixture) {
 }
 
 /* Waits until the handler's work has reached the service or the reply, then lets it run. */
-static int exchange(struct api_fixture *fixture, const char *method, const char *path, const char *body) {
+int api_fixture_exchange(struct api_fixture *fixture, const char *method, const char *path, const char *body,
+                         size_t length) {
     size_t before = script_service_request_count(fixture->service);
-    api_fixture_send(fixture, method, path, body, strlen(body));
+    api_fixture_send(fixture, method, path, body, length);
     while (!memory_reply_is_ended(&fixture->reply) &&
            script_service_request_count(fixture->service) == before) {
         sched_yield();
@@ -199,11 +200,11 @@ static int exchange(struct api_fixture *fixture, const char *method, const char 
 }
 
 int api_fixture_post(struct api_fixture *fixture, const char *path, const char *body) {
-    return exchange(fixture, "POST", path, body);
+    return api_fixture_exchange(fixture, "POST", path, body, strlen(body));
 }
 
 int api_fixture_get(struct api_fixture *fixture, const char *path) {
-    return exchange(fixture, "GET", path, "");
+    return api_fixture_exchange(fixture, "GET", path, "", 0);
 }
 
 const struct json *json_find(const struct json *root, const char *path) {

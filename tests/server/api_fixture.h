@@ -58,10 +58,14 @@ struct token_list api_fixture_ids(const struct api_fixture *fixture, const char 
 void api_fixture_send(struct api_fixture *fixture, const char *method, const char *path, const char *body,
                       size_t length);
 
+/* Sends, steps the service until the reply has ended, and reads it. Returns the status. */
+int api_fixture_exchange(struct api_fixture *fixture, const char *method, const char *path, const char *body,
+                         size_t length);
+
 /* Steps the service until the reply has ended, and reads it. */
 void api_fixture_receive(struct api_fixture *fixture);
 
-/* Both. Returns the status. */
+/* An exchange with a body that is a string, and one without. */
 int api_fixture_post(struct api_fixture *fixture, const char *path, const char *body);
 int api_fixture_get(struct api_fixture *fixture, const char *path);
 

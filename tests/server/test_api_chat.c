@@ -401,7 +401,7 @@ static void test_client_leaves(void **state) {
     }
 }
 
-/* More generations than allowed: 429, and when to come back. */
+/* More generations than allowed: 429, and when to come back; if the limit can never be kept: 400. */
 static void test_running_limit(void **state) {
     struct api_fixture *fixture = *state;
     api_fixture_reset(fixture);
@@ -410,9 +410,19 @@ static void test_running_limit(void **state) {
     options.running_limit = 2;
     assert_int_equal(api_open(&options, &fixture->api), STATUS_OK);
     script_service_add_text(fixture->service, "x" EOS);
-    assert_int_equal(api_fixture_post(fixture, CHAT, "{" HI ",\"n\":3}"), 429);
+    static const char body[] = "{" HI "}";
+    struct api_fixture other = {
+        .tokenizer = fixture->tokenizer, .service = fixture->service, .api = fixture->api};
+    api_fixture_send(&other, "POST", CHAT, body, strlen(body));
+    script_service_wait_for_requests(fixture->service, 1);
+    assert_int_equal(api_fixture_post(fixture, CHAT, "{" HI ",\"n\":2}"), 429);
     assert_string_equal(fixture->reply.headers.data, "Retry-After: 1\n");
     assert_json_text(fixture->body, "error.type", "RateLimitError");
+    assert_int_equal(api_fixture_post(fixture, CHAT, "{" HI ",\"n\":3}"), 400);
+    assert_json_text(fixture->body, "error.param", "n");
+    api_fixture_receive(&other);
+    memory_reply_deinit(&other.reply);
+    json_free(&other.body);
     assert_int_equal(api_fixture_post(fixture, CHAT, "{" HI ",\"n\":2}"), 200);
     api_close(&fixture->api);
     fixture->api = api;

@@ -47,7 +47,7 @@ struct script_generation {
     bool has_news;
     bool is_prompt_taken;
     struct sluice_request_state state;
-    int32_t stop_tokens[64];
+    int32_t *stop_tokens;
     size_t stop_token_count;
     struct service_token *tokens;
     struct sluice_log_probability *tops;
@@ -135,6 +135,8 @@ static enum status submit(struct service *service, const struct service_request 
     generation->state.verified_drafts = script->options.verified_drafts;
     generation->state.accepted_drafts = script->options.accepted_drafts;
     generation->stop_token_count = request->options.stop_token_count;
+    generation->stop_tokens =
+        malloc((request->options.stop_token_count + 1) * sizeof *generation->stop_tokens);
     memcpy(generation->stop_tokens, request->options.stop_tokens,
            request->options.stop_token_count * sizeof *generation->stop_tokens);
     pthread_mutex_lock(&script->mutex);
@@ -202,6 +204,7 @@ static void release(struct generation **pointer) {
     pthread_mutex_unlock(&script->mutex);
     free(own_generation->tokens);
     free(own_generation->tops);
+    free(own_generation->stop_tokens);
     free(own_generation);
 }
 
