@@ -41,10 +41,6 @@ static enum status find_program(struct serving *serving) {
 }
 
 static enum status start_workers(struct serving *serving, const struct cli_options *options) {
-    CHECK(options->distributed_executor_backend == CLI_BACKEND_AUTO ||
-              options->distributed_executor_backend == CLI_BACKEND_THREADS,
-          STATUS_UNSUPPORTED,
-          "serve runs ranks as threads of a worker: leave --distributed-executor-backend away");
     TRY(find_program(serving));
     TRY(worker_arguments_write(options, &serving->arena, serving->worker_words));
     struct supervisor_options supervisor = supervisor_options_default();

@@ -99,6 +99,58 @@ static enum status read_drafts(const struct cli_options *options, int default_dr
     return options->mtp_schedule == NULL ? STATUS_OK : read_schedule(options->mtp_schedule, out);
 }
 
+/* A whole number of vLLM's configuration, at least `minimum`. */
+static enum status read_eplb_number(const struct json *value, const char *key, int64_t minimum, int *out) {
+    CHECK(json_kind(value) == JSON_KIND_INTEGER && json_int64(value) >= minimum &&
+              json_int64(value) <= 1 << 30,
+          STATUS_USAGE, "--eplb-config: %s is not a number from %lld on", key, (long long)minimum);
+    *out = (int)json_int64(value);
+    return STATUS_OK;
+}
+
+/* vLLM's {"num_redundant_experts":N,"step_interval":N}; its other keys say how, not what, and mean nothing
+ * here.
+ */
+static enum status read_eplb(const char *text, struct sluice_parallel_options *out) {
+    static const char *const others[] = {"window_size", "log_balancedness", "log_balancedness_interval",
+                                         "use_async",   "policy",           "communicator"};
+    struct json *config = NULL;
+    enum status status = STATUS_OK;
+    TRY(json_parse(text, strlen(text), "--eplb-config", &config));
+    CHECK_GOTO(json_kind(config) == JSON_KIND_OBJECT, STATUS_USAGE, "--eplb-config is not a JSON object");
+    for (const struct json_member *member = json_first(config); member != NULL;
+         member = json_next(config, member)) {
+        const char *key = json_member_key(member, NULL);
+        const struct json *value = json_member_value(member);
+        bool is_known = false;
+        for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+            is_known = is_known || strcmp(key, others[i]) == 0;
+        }
+        if (strcmp(key, "num_redundant_experts") == 0) {
+            TRY_GOTO(read_eplb_number(value, key, 0, &out->expert_copies));
+        } else if (strcmp(key, "step_interval") == 0) {
+            TRY_GOTO(read_eplb_number(value, key, 2, &out->expert_move_interval));
+        } else {
+            CHECK_GOTO(
+                is_known, STATUS_USAGE,
+                "--eplb-config: the key \"%s\" is unknown; num_redundant_experts and step_interval are "
+                "not",
+                key);
+        }
+    }
+fail:
+    json_free(&config);
+    return status;
+}
+
+static enum status read_partition(const char *text, struct sluice_parallel_options *out) {
+    CHECK(strlen(text) < sizeof out->layer_partition, STATUS_USAGE,
+          "--pp-layer-partition has %zu characters, expected at most %zu", strlen(text),
+          sizeof out->layer_partition - 1);
+    memcpy(out->layer_partition, text, strlen(text) + 1);
+    return STATUS_OK;
+}
+
 static enum status read_parallel(const struct cli_options *options, struct sluice_parallel_options *out) {
     static const enum sluice_shared_experts shared_experts[] = {
         [CLI_REPLICATE_AUTO] = SLUICE_SHARED_EXPERTS_AUTO,
@@ -118,13 +170,14 @@ static enum status read_parallel(const struct cli_options *options, struct sluic
         .expert_exchange = (enum sluice_expert_exchange)options->moe_comm,
         .shared_experts = shared_experts[options->sp_replicate],
         .in_flight = (int)options->pp_inflight,
+        .has_movable_experts = options->enable_eplb,
     };
-    const char *partition = options->pp_layer_partition == NULL ? "" : options->pp_layer_partition;
-    CHECK(strlen(partition) < sizeof out->layer_partition, STATUS_USAGE,
-          "--pp-layer-partition has %zu characters, expected at most %zu", strlen(partition),
-          sizeof out->layer_partition - 1);
-    memcpy(out->layer_partition, partition, strlen(partition) + 1);
-    return STATUS_OK;
+    if (options->pp_layer_partition != NULL) {
+        TRY(read_partition(options->pp_layer_partition, out));
+    }
+    CHECK(options->eplb_config == NULL || options->enable_eplb, STATUS_USAGE,
+          "--eplb-config says how experts move: say that they do by --enable-eplb");
+    return options->eplb_config == NULL ? STATUS_OK : read_eplb(options->eplb_config, out);
 }
 
 enum status cli_engine_options_read(const struct cli_options *options, int default_drafts,

@@ -145,10 +145,12 @@ struct cli_options {
         enable_expert_parallel_given; /* without either flag: where there are ranks */
     int sp;                           /* enum sluice_row_sharing */
     bool sp_given;
-    int64_t sp_min_rows;            /* 0: 4 per rank */
-    int sp_gather;                  /* enum sluice_row_gather */
-    int sp_replicate;               /* enum cli_replicate */
-    int moe_comm;                   /* enum sluice_expert_exchange */
+    int64_t sp_min_rows; /* 0: 4 per rank */
+    int sp_gather;       /* enum sluice_row_gather */
+    int sp_replicate;    /* enum cli_replicate */
+    int moe_comm;        /* enum sluice_expert_exchange */
+    bool enable_eplb;
+    const char *eplb_config;        /* JSON */
     const char *pp_layer_partition; /* "12,12,12,7" */
     int64_t pp_inflight;            /* 0: one group per stage */
     int64_t pp_buffers;

@@ -17,8 +17,13 @@ static const double DOUBT_WEIGHT = 4;
 static const double RECENT_KEEP = 1 - 1.0 / 256;
 static const double NEAR_FACTOR = 0.25; /* how far an octave away follows a measurement */
 
+/* Rows of the point behind this one. */
+static int32_t next_point_rows(int32_t point) {
+    return (point % 2 == 0 ? 2 : 3) << (point / 2);
+}
+
 static int32_t point_rows(int32_t point) {
-    return point == 0 ? 1 : (point % 2 == 1 ? 2 : 3) << ((point - 1) / 2);
+    return point == 0 ? 1 : next_point_rows(point - 1);
 }
 
 int32_t cost_point_of(int32_t rows) {
@@ -45,7 +50,7 @@ static struct place place_of(int32_t rows) {
         place.low--;
     }
     double from = point_rows(place.low);
-    double to = point_rows(place.low + 1);
+    double to = next_point_rows(place.low);
     place.fraction = (rows - from) / (to - from);
     return place;
 }
@@ -62,7 +67,7 @@ double cost_curve_at(const struct cost_curve *curve, int32_t rows) {
 struct cost_line cost_curve_line(const struct cost_curve *curve, int32_t rows) {
     int32_t low = place_of(rows).low;
     int32_t first_rows = point_rows(low);
-    int32_t last_rows = point_rows(low + 1);
+    int32_t last_rows = next_point_rows(low);
     double rise = curve->seconds[low + 1] - curve->seconds[low];
     return (struct cost_line){
         .first_rows = first_rows,

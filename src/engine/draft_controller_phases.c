@@ -9,11 +9,11 @@ enum {
     TRIAL_LEAST_TICKS = 8,
     TRIAL_ROUNDS = 24,      /* of few sequences: more ticks */
     TRIAL_NEAR_TICKS = 128, /* while it is nearly worth it */
-    TRIAL_FIRST_WAIT = 256,
+    TRIAL_FIRST_WAIT = 128,
     TRIAL_LONGEST_WAIT = 4096,
     TRIAL_FORGIVEN_TICKS = 512, /* of drafting, after which trials are frequent again */
     EXCURSION_TICKS = 16,
-    EXCURSION_FIRST_WAIT = 512,
+    EXCURSION_FIRST_WAIT = 64,
     EXCURSION_LONGEST_WAIT = 8192,
     WARM_TICKS = 64, /* after drafting stopped, or while no sequence has room */
 };

@@ -1,4 +1,4 @@
-/* Requests start in the order in which they were submitted: the loop waits for the first that has not. */
+/* All requests are submitted first: the engine's queue keeps it busy without this thread. */
 #include "tools/bench_loop.h"
 
 #include <stdlib.h>
@@ -7,9 +7,7 @@
 
 struct loop {
     const struct bench_loop_options *options;
-    struct sluice_request **requests; /* in order of submission; NULL: ended */
-    int submitted;
-    int started;
+    struct sluice_request **requests; /* in order of submission; NULL: ended, or not submitted */
     struct bench_loop_result *result;
 };
 
@@ -21,18 +19,16 @@ enum status bench_loop_check_end(const struct sluice_request_state *state) {
     return STATUS_OK;
 }
 
-static enum status submit(struct loop *loop) {
+static enum status submit(struct loop *loop, int index) {
     const struct bench_loop_options *options = loop->options;
     struct sluice_request_options request = sluice_request_options_default();
-    request.prompt = bench_prompts_at(options->prompts, options->first_prompt + (size_t)loop->submitted);
+    request.prompt = bench_prompts_at(options->prompts, options->first_prompt + (size_t)index);
     request.prompt_count = options->prompts->length;
     request.token_limit = options->gen_tokens;
     request.sampling.temperature = options->temperature;
-    request.sampling.seed = options->seed + (uint64_t)loop->submitted;
+    request.sampling.seed = options->seed + (uint64_t)index;
     request.skips_prefix_cache = true;
-    TRY((enum status)sluice_engine_submit(options->engine, &request, &loop->requests[loop->submitted]));
-    loop->submitted++;
-    return STATUS_OK;
+    return (enum status)sluice_engine_submit(options->engine, &request, &loop->requests[index]);
 }
 
 static void count_end(struct bench_loop_result *result, const struct sluice_request_state *state) {
@@ -44,46 +40,28 @@ static void count_end(struct bench_loop_result *result, const struct sluice_requ
     }
 }
 
-/* Gives up those that have ended. */
-static enum status collect(struct loop *loop) {
-    for (int i = 0; i < loop->started; i++) {
-        if (loop->requests[i] == NULL) {
-            continue;
-        }
-        struct sluice_request_state state = sluice_request_state(loop->requests[i]);
-        if (state.phase == SLUICE_REQUEST_FINISHED) {
-            TRY(bench_loop_check_end(&state));
-            count_end(loop->result, &state);
-            sluice_request_release(&loop->requests[i]);
-        }
-    }
-    return STATUS_OK;
-}
-
 static enum status run(struct loop *loop) {
-    const struct bench_loop_options *options = loop->options;
-    while (loop->result->finished_requests < options->request_count) {
-        while (loop->submitted < loop->result->finished_requests + 2 * options->concurrency) {
-            TRY(submit(loop));
-        }
-        (void)sluice_request_wait(loop->requests[loop->started], SIZE_MAX, 0, -1.0);
-        while (loop->started < loop->submitted &&
-               sluice_request_state(loop->requests[loop->started]).phase != SLUICE_REQUEST_WAITING) {
-            loop->started++;
-        }
-        TRY(collect(loop));
+    for (int i = 0; i < loop->options->request_count; i++) {
+        TRY(submit(loop, i));
+    }
+    for (int i = 0; i < loop->options->request_count; i++) {
+        (void)sluice_request_wait(loop->requests[i], SIZE_MAX, SIZE_MAX, -1.0);
+        struct sluice_request_state state = sluice_request_state(loop->requests[i]);
+        TRY(bench_loop_check_end(&state));
+        count_end(loop->result, &state);
+        sluice_request_release(&loop->requests[i]);
     }
     return STATUS_OK;
 }
 
-/* The engine has nothing to do afterwards. */
+/* After a failure; the engine has nothing to do afterwards. */
 static void cancel_rest(struct loop *loop) {
-    for (int i = 0; i < loop->submitted; i++) {
+    for (int i = 0; i < loop->options->request_count; i++) {
         if (loop->requests[i] != NULL) {
             sluice_request_cancel(loop->requests[i]);
         }
     }
-    for (int i = 0; i < loop->submitted; i++) {
+    for (int i = 0; i < loop->options->request_count; i++) {
         if (loop->requests[i] != NULL) {
             (void)sluice_request_wait(loop->requests[i], SIZE_MAX, SIZE_MAX, -1.0);
             sluice_request_release(&loop->requests[i]);
@@ -126,8 +104,7 @@ void bench_stats_add(struct sluice_engine_stats *sum, const struct sluice_engine
 enum status bench_loop_run(const struct bench_loop_options *options, struct bench_loop_result *out) {
     struct loop loop = {.options = options, .result = out};
     *out = (struct bench_loop_result){0};
-    size_t most = (size_t)options->request_count + 3 * (size_t)options->concurrency;
-    loop.requests = calloc(most, sizeof(struct sluice_request *));
+    loop.requests = calloc((size_t)options->request_count, sizeof(struct sluice_request *));
     CHECK_MEMORY(loop.requests);
     struct sluice_engine_stats before = sluice_engine_stats(options->engine);
     double started = clock_seconds();

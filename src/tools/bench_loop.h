@@ -1,9 +1,11 @@
 /*
- * Requests in a closed loop through the public API: as one ends, the next one starts.
+ * A number of requests through the public API, from the first submission to the last end.
  *
- * The engine is opened for as many requests at once as the loop keeps running, and as many again wait in its
- * queue. So a request starts with the step after an end, whenever this thread wakes, and this thread wakes
- * when requests start and not with every step: measuring takes nothing from what is measured.
+ * What is measured is the time of a fixed amount of work, prompts and answers, whatever the engine does in
+ * which order. (If more requests followed, some prompts would be read in that time whose answers do not
+ * count: all of a wave where requests end together, few where they end one by one.) The engine is opened for
+ * as many at once as are wanted, and the others wait in its queue. This thread wakes only when requests end:
+ * measuring takes nothing from what is measured.
  */
 #ifndef SLUICE_TOOLS_BENCH_LOOP_H
 #define SLUICE_TOOLS_BENCH_LOOP_H
@@ -17,22 +19,21 @@ struct bench_loop_options {
     struct sluice_engine *engine; /* with nothing else to do */
     const struct bench_prompts *prompts;
     size_t first_prompt;
-    int concurrency;   /* the engine's sequence limit */
-    int request_count; /* the measurement ends when so many have ended */
+    int request_count;
     int64_t gen_tokens;
     double temperature;
     uint64_t seed;
 };
 
 struct bench_loop_result {
-    double seconds;                   /* in which `concurrency` requests ran */
+    double seconds;
     struct sluice_engine_stats stats; /* counters: what came to them in that time */
     int finished_requests;
-    double first_token_seconds; /* sum over the finished ones, each from its first step */
+    double first_token_seconds; /* sum over the requests, each from its first step */
     double token_seconds;       /* sum of their means per token after the first */
 };
 
-/* Runs the loop; requests that are under way at its end are cancelled. */
+/* Runs the requests; after a failure the rest is cancelled. */
 enum status bench_loop_run(const struct bench_loop_options *options, struct bench_loop_result *out);
 
 /* Adds counters; what is no counter is taken over from `more`. */

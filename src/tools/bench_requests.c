@@ -105,8 +105,9 @@ static enum status open_engines(struct requests_session *session, int64_t concur
     return STATUS_OK;
 }
 
+/* Two waves, so that requests start while others run. */
 static int request_count(int64_t concurrency) {
-    return concurrency < REQUESTS_LEAST ? REQUESTS_LEAST : (int)concurrency;
+    return 2 * concurrency < REQUESTS_LEAST ? REQUESTS_LEAST : 2 * (int)concurrency;
 }
 
 /* Measures a setting once; repeat 0 does not count. */
@@ -118,7 +119,6 @@ static enum status measure(struct requests_session *session, int setting, int re
         .engine = session->engines[setting],
         .prompts = &session->prompts,
         .first_prompt = (size_t)repeat * (size_t)requests,
-        .concurrency = (int)row->concurrency,
         .request_count = requests,
         .gen_tokens = options->gen_tokens,
         .temperature = options->temperature,

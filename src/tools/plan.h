@@ -20,6 +20,9 @@
 struct plan_request {
     struct mesh_shape mesh;
     bool has_sequence_parallelism;
+    bool has_movable_experts; /* where whole experts lie on several ranks they may move; with copies, for
+                                 which */
+    int expert_copies;        /* a layer has so many places more than experts */
     bool has_prefix_cache;
     enum numerics numerics;
     int64_t context_tokens; /* of the longest sequence */

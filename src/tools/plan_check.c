@@ -6,17 +6,20 @@
 #include "parallel/layout_check.h"
 #include "parallel/shard.h"
 #include "tensor/leaves.h"
+#include "tools/plan_sharing.h"
 #include "weights/tensor_part.h"
 
 /* Of the layers' tensors, of which one expert stands for all, the list that tensor parts are checked by. */
-static enum status check_parts(const struct plan_model *model, const struct mesh_shape *mesh) {
+static enum status check_parts(const struct plan_model *model, const struct plan_request *request) {
     size_t count = 0;
     for (int b = 0; b < model->block_count; b++) {
         size_t end = model->blocks[b].first + model->blocks[b].count;
         count = end > count ? end : count;
     }
     const struct tensor_spec_list list = {.specs = model->specs, .count = count};
-    const struct shard_layout layout = {.mesh = *mesh, .expert_count = (int)model->model->expert_count};
+    const struct shard_layout layout = {.mesh = request->mesh,
+                                        .expert_count = (int)model->model->expert_count,
+                                        .expert_copies = plan_expert_copies(request)};
     return tensor_parts_check(&list, &layout);
 }
 
@@ -32,7 +35,7 @@ enum status plan_check_request(const struct plan_model *model, const struct plan
     }
     TRY(layout_check_stages(mesh->pipeline, model->model->layer_count, true));
     TRY(layout_check_buffers(mesh->pipeline, request->groups_in_flight, request->boundary_buffers));
-    TRY(check_parts(model, mesh));
+    TRY(check_parts(model, request));
     TRY(layout_check_page_tokens(request->page_tokens));
     CHECK(request->context_tokens <= model->model->position_limit, STATUS_USAGE,
           "--max-model-len is %lld, but the model allows at most %lld (max_position_embeddings)",

@@ -43,6 +43,7 @@ enum status plan_blocks_make(const struct plan_model *model, const struct plan_r
     const struct mesh_shape *mesh = &request->mesh;
     struct shard_layout layout = {
         .mesh = *mesh, .has_whole_shared_experts = plan_has_whole_shared_experts(model->model, request)};
+    layout.expert_copies = plan_expert_copies(request);
     layout.place.expert = mesh_group_size(mesh, MESH_GROUP_EXPERT) - 1;
     for (int b = 0; b < model->block_count; b++) {
         layout.place.tensor = b == plan_block_last(model) ? 0 : mesh->tensor - 1;

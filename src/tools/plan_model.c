@@ -254,11 +254,12 @@ uint64_t plan_block_bytes(const struct plan_block *block) {
 }
 
 /* Experts of a layer that the rank has a part of. */
-static int64_t local_experts(const struct plan_model *model, const struct mesh_shape *mesh,
-                             const struct mesh_place *place) {
+static int64_t local_experts(const struct plan_model *model, const struct shard_layout *layout) {
     int64_t count = model->model->expert_count;
-    return mesh->has_expert_parallelism
-               ? shard_cut_experts(count, place->expert, mesh_group_size(mesh, MESH_GROUP_EXPERT)).count
+    return layout->mesh.has_expert_parallelism
+               ? shard_cut_experts(count + layout->expert_copies, layout->place.expert,
+                                   mesh_group_size(&layout->mesh, MESH_GROUP_EXPERT))
+                     .count
                : count;
 }
 
@@ -268,7 +269,7 @@ enum status plan_block_make(const struct plan_model *model, int block, const str
     const struct plan_block_specs *specs = &model->blocks[block];
     struct tensor_spec cut[SPECS_MAX];
     struct tensor_spec_list view = {.specs = cut, .count = specs->count};
-    int64_t experts = local_experts(model, &layout->mesh, &layout->place);
+    int64_t experts = local_experts(model, layout);
     *out = (struct plan_block){0};
     CHECK(specs->count <= SPECS_MAX, STATUS_UNSUPPORTED,
           "a layer has %zu tensors besides its experts, expected at most %d", specs->count, SPECS_MAX);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "tools/plan_check.h"
+#include "tools/plan_reasons.h"
 
 #define ADD(...) string_buffer_append_format(out, __VA_ARGS__)
 
@@ -226,6 +227,11 @@ void plan_report_layouts(const struct plan_layouts *layouts, struct string_buffe
             plan->speed.prefill_tokens_per_second, (long long)plan->token_capacity * plan->request.mesh.data,
             limit_name(limit_of(plan)));
         string_buffer_deinit(&mesh);
+    }
+    for (int i = 0; i < layouts->count; i++) {
+        ADD("  %d: ", i + 1);
+        plan_reasons_append(&layouts->plans[i], &layouts->plans[0], out);
+        ADD("\n");
     }
 }
 

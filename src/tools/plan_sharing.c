@@ -48,3 +48,12 @@ enum expert_exchange plan_expert_exchange(const struct model *model, const struc
     return sharing_choose_exchange(mesh_group_size(&request->mesh, MESH_GROUP_EXPERT),
                                    (double)model->expert_picks);
 }
+
+bool plan_moves_experts(const struct plan_request *request) {
+    return request->has_movable_experts && request->mesh.has_expert_parallelism &&
+           mesh_group_size(&request->mesh, MESH_GROUP_EXPERT) > 1;
+}
+
+int plan_expert_copies(const struct plan_request *request) {
+    return plan_moves_experts(request) ? request->expert_copies : 0;
+}

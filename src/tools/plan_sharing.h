@@ -17,6 +17,12 @@ int64_t plan_boundary_rows(const struct plan_request *request);
 /* Whether every rank has the shared experts whole (spec parallelism 3.5). */
 bool plan_has_whole_shared_experts(const struct model *model, const struct plan_request *request);
 
+/* Whether experts can move, which takes several ranks that have whole ones. */
+bool plan_moves_experts(const struct plan_request *request);
+
+/* Places of a layer beyond its experts. */
+int plan_expert_copies(const struct plan_request *request);
+
 /* How shared rows get to their experts. */
 enum expert_exchange plan_expert_exchange(const struct model *model, const struct plan_request *request);
 

@@ -10,6 +10,7 @@
 #include "base/worker_pool.h"
 #include "engine/batch_upload.h"
 #include "engine/state_pool.h"
+#include "parallel/expert_balance.h"
 #include "tools/plan_sharing.h"
 #include "weights/tensor_part.h"
 
@@ -193,6 +194,7 @@ static enum status bind_placeholders(const struct plan_model *model, const struc
                                   .first_layers = first_layers,
                                   .has_draft = model->model->draft_limit > 0,
                                   .expert_count = (int)model->model->expert_count,
+                                  .has_movable_experts = plan_moves_experts(request),
                                   .has_whole_shared_experts =
                                       plan_has_whole_shared_experts(model->model, request)};
     layout.mesh.pipeline = 1;
@@ -214,6 +216,7 @@ enum status plan_step_measure(const struct plan_model *model, const struct plan_
     const struct backend *backend;
     struct worker_pool *workers = NULL;
     struct dry_run run = {.model = model->model, .request = request};
+    struct expert_balance balance = {0}; /* nothing is picked in a dry run */
     const struct state_pool_options options = {.sequence_slot_count = request->sequence_limit,
                                                .context_tokens = request->context_tokens,
                                                .page_tokens = request->page_tokens};
@@ -221,7 +224,8 @@ enum status plan_step_measure(const struct plan_model *model, const struct plan_
     run.ranks = (struct step_ranks){.count = request->mesh.tensor,
                                     .has_expert_parallelism = request->mesh.has_expert_parallelism,
                                     .exchange = plan_expert_exchange(model->model, request),
-                                    .gathers_late = true};
+                                    .gathers_late = true,
+                                    .balance = plan_moves_experts(request) ? &balance : NULL};
     TRY_GOTO(bind_placeholders(model, request));
     TRY_GOTO(backend_find("cpu", &backend));
     TRY_GOTO(backend->build_table(request->numerics, "auto", &run.table));

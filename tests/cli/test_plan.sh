@@ -28,6 +28,8 @@ refuse() {
 
 expect "search" "10 of 10 layouts fit" --config "$flash" --gpus 8x141GB
 expect "search names the best" "layout    dp" --config "$flash" --gpus 8x141GB
+expect "the best has a reason" "1: the fastest: of a token" --config "$flash" --gpus 8x141GB
+expect "the next has one" "more time per token: " --config "$flash" --gpus 8x141GB
 expect "asked layout" "layout    dp 1, pp 2, tp 8, ep, sp on 16 ranks" \
     --config "$pro" --gpus 8xh200 --hosts 2 -tp 8 -pp 2
 expect "spelt out" "layout    dp 2, pp 1, tp 4 on 8 ranks" --config "$flash" --gpus 8xh200 \

@@ -21,6 +21,8 @@ enum { LIMIT = 4, TOKENS = 45000 };
     { 4, 0.02, 40, 0.1, 0.6, 0.01 }
 #define BETWEEN \
     { 1, 0.25, 10, 0.05, 0.4, 0.02 }
+#define SMALL \
+    { 0.15, 0.075, 0, 0.02, 0.035, 0.01 }
 #define MILD \
     { 6, 0.12, 0, 0.1, 0.3, 0.01 }
 
@@ -126,6 +128,40 @@ static void confident_sequences_draft_more(void **state) {
     }
 }
 
+/* The best of no drafts and of every fixed number, of three at most. */
+static double best_fixed_rate(const struct world_options *options, int32_t slot_count) {
+    double best = 0;
+    for (int32_t length = 0; length <= 3; length++) {
+        double rate = world_run(options, slot_count, length, false).late_rate;
+        best = rate > best ? rate : best;
+    }
+    return best;
+}
+
+/*
+ * Answers of a few rounds, of a small model on few cores: drafting pays for few sequences only, and never
+ * much. With prompts, half of the rows are theirs.
+ */
+static void short_answers_of_a_small_model(void **state) {
+    (void)state;
+    struct world_options options = {.costs = {SMALL, SMALL},
+                                    .chances = {{0.92, 0.92}, {0.92, 0.92}},
+                                    .chance_factor = 0.91,
+                                    .answer_tokens = 64,
+                                    .tokens_per_slot = TOKENS / 3,
+                                    .is_profiled = true};
+    for (options.prompt_rows = 0; options.prompt_rows <= 64; options.prompt_rows += 64) {
+        for (int32_t slot_count = 1; slot_count <= WORLD_SLOTS_MAX; slot_count *= 4) {
+            double rate = world_run(&options, slot_count, 3, true).late_rate;
+            assert_true(rate > 0.98 * best_fixed_rate(&options, slot_count));
+        }
+    }
+    /* The right number is found within a hundred rounds or two. */
+    options.prompt_rows = 0;
+    options.tokens_per_slot = 1500;
+    assert_true(world_run(&options, 1, 3, true).late_rate > 0.97 * best_fixed_rate(&options, 1));
+}
+
 static void sixteen_drafts(void **state) {
     (void)state;
     struct world_options options = {.costs = {BYTES_BOUND, BYTES_BOUND},
@@ -204,6 +240,7 @@ int main(void) {
         cmocka_unit_test(acceptance_changes),
         cmocka_unit_test(sequences_differ),
         cmocka_unit_test(confident_sequences_draft_more),
+        cmocka_unit_test(short_answers_of_a_small_model),
         cmocka_unit_test(sixteen_drafts),
         cmocka_unit_test(drafting_comes_back),
         cmocka_unit_test(counters_add_up),

@@ -1,4 +1,5 @@
-/* Sequences of 150 to 900 tokens follow each other in every slot, some after a pause. */
+/* Sequences, of 150 to 900 tokens if nothing else is asked for, follow each other in every slot, some after a
+ * pause. */
 #include "test_draft_controller_world.h"
 
 #include <math.h>
@@ -77,6 +78,9 @@ static void begin_sequence(struct world *world, int32_t slot, struct draft_contr
     state->position = 0;
     uint64_t place = (uint64_t)state->sequence;
     state->length = 150 + (int64_t)(750 * chance_at(1, (uint64_t)slot, place));
+    if (world->options->answer_tokens > 0) {
+        state->length = world->options->answer_tokens;
+    }
     state->layer_rows = REFILL_ROWS;
     if (controller != NULL) {
         draft_controller_start_sequence(controller, slot, 0.6);

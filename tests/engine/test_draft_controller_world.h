@@ -27,6 +27,7 @@ struct world_options {
     double chances[WORLD_HALVES][2];        /* of a first draft, for even and odd slots */
     double chance_factor;                   /* of each later draft */
     int32_t prompt_rows;                    /* in a tick in which a sequence begins */
+    int64_t answer_tokens;                  /* of every sequence; 0: 150 to 900 */
     int64_t tokens_per_slot;
     bool is_profiled;
 };

@@ -39,6 +39,7 @@ struct ranks_case {
     int tensor;
     bool has_expert_parallelism;
     bool shares_rows;
+    bool moves_experts;
     int drafts;
     enum sluice_numerics numerics;
 };
@@ -65,9 +66,13 @@ static void pair_open(struct pair *pair, const struct ranks_case *asked) {
         .pipeline = 1,
         .tensor = asked->tensor,
         .has_expert_parallelism = asked->has_expert_parallelism,
+        .has_movable_experts = asked->moves_experts,
+        .expert_copies = asked->moves_experts ? asked->tensor : 0,
         .row_sharing = asked->shares_rows ? SLUICE_ROW_SHARING_AUTO : SLUICE_ROW_SHARING_OFF};
     request.mesh = (struct mesh_shape){1, 1, 1, asked->tensor, asked->has_expert_parallelism};
     request.has_sequence_parallelism = asked->shares_rows;
+    request.has_movable_experts = asked->moves_experts;
+    request.expert_copies = options.parallel.expert_copies;
     request.numerics = (enum numerics)asked->numerics;
     request.context_tokens = options.context_tokens;
     request.sequence_limit = options.sequence_limit;
@@ -89,29 +94,59 @@ static void pair_close(struct pair *pair) {
     plan_model_deinit(&pair->model);
 }
 
+static void expect_same_memory(const struct ranks_case *asked) {
+    struct pair pair;
+    pair_open(&pair, asked);
+    const struct plan_stage *stage = &pair.plan.stages[0];
+    const struct engine_core *engine = pair.engine;
+    uint64_t loaded = engine->weights.mapped_bytes + engine->weights.copied_bytes;
+    if (asked->moves_experts) { /* scales so small that all ranks copy them all: see below */
+        assert_in_range(loaded, plan_stage_weight_bytes(stage), plan_stage_weight_bytes(stage) * 11 / 10);
+    } else {
+        assert_in_range(loaded - plan_stage_weight_bytes(stage), 0, 63 * engine->tensors.count);
+    }
+    assert_int_equal(stage->boundary_bytes + stage->step_bytes + stage->draft_bytes,
+                     executor_step_bytes(engine->executor));
+    assert_int_equal(stage->draft_bytes, executor_draft_bytes(engine->executor));
+    assert_int_equal(stage->boundary_bytes, tensor_bytes(&executor_boundary(engine->executor)->tensors[0]));
+    pair_close(&pair);
+}
+
 /* The first rank is never smaller than another, and here all are alike. */
 static void memory_is_planned_to_the_byte(void **state) {
     (void)state;
     for (int i = 0; i < 16; i++) {
-        struct pair pair;
-        const struct ranks_case asked = {.tensor = i % 2 == 0 ? 2 : 4,
-                                         .has_expert_parallelism = i / 2 % 2 == 0,
-                                         .shares_rows = i / 4 % 2 == 0,
-                                         .drafts = i / 8 * 2,
-                                         .numerics =
-                                             i % 3 == 0 ? SLUICE_NUMERICS_IDEAL : SLUICE_NUMERICS_NATIVE};
-        pair_open(&pair, &asked);
-        const struct plan_stage *stage = &pair.plan.stages[0];
-        const struct engine_core *engine = pair.engine;
-        uint64_t loaded = engine->weights.mapped_bytes + engine->weights.copied_bytes;
-        assert_in_range(loaded - plan_stage_weight_bytes(stage), 0, 63 * engine->tensors.count);
-        assert_int_equal(stage->boundary_bytes + stage->step_bytes + stage->draft_bytes,
-                         executor_step_bytes(engine->executor));
-        assert_int_equal(stage->draft_bytes, executor_draft_bytes(engine->executor));
-        assert_int_equal(stage->boundary_bytes,
-                         tensor_bytes(&executor_boundary(engine->executor)->tensors[0]));
-        pair_close(&pair);
+        expect_same_memory(
+            &(struct ranks_case){.tensor = i % 2 == 0 ? 2 : 4,
+                                 .has_expert_parallelism = i / 2 % 2 == 0,
+                                 .shares_rows = i / 4 % 2 == 0,
+                                 .drafts = i / 8 * 2,
+                                 .numerics = i % 3 == 0 ? SLUICE_NUMERICS_IDEAL : SLUICE_NUMERICS_NATIVE});
     }
+}
+
+/* E-15: places of copies are memory; what tells own picks from others' is part of a step. */
+static void places_of_moving_experts_are_planned(void **state) {
+    (void)state;
+    struct pair pairs[2];
+    for (int i = 0; i < 4; i++) {
+        expect_same_memory(&(struct ranks_case){.tensor = i % 2 == 0 ? 2 : 4,
+                                                .has_expert_parallelism = true,
+                                                .shares_rows = i / 2 == 0,
+                                                .moves_experts = true,
+                                                .numerics = SLUICE_NUMERICS_NATIVE});
+    }
+    for (int moves = 0; moves < 2; moves++) {
+        pair_open(&pairs[moves], &(struct ranks_case){.tensor = 2,
+                                                      .has_expert_parallelism = true,
+                                                      .moves_experts = moves == 1,
+                                                      .numerics = SLUICE_NUMERICS_NATIVE});
+    }
+    /* Half of the layer's 8 experts, and one of 2 copies. */
+    assert_int_equal(4 * pairs[1].plan.stages[0].weight_bytes[PLAN_EXPERTS],
+                     5 * pairs[0].plan.stages[0].weight_bytes[PLAN_EXPERTS]);
+    pair_close(&pairs[0]);
+    pair_close(&pairs[1]);
 }
 
 /* Bytes that the first rank sends in a step of ROWS rows without logits, by a plan. */
@@ -180,6 +215,7 @@ static void bytes_of_whole_experts_are_planned_nearly(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_planned_to_the_byte),
+        cmocka_unit_test(places_of_moving_experts_are_planned),
         cmocka_unit_test(bytes_are_planned_to_the_byte),
         cmocka_unit_test(bytes_of_whole_experts_are_planned_nearly),
     };

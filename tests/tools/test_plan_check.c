@@ -92,6 +92,13 @@ static void cfg_09_more_ranks_than_experts(void **state) {
     plan_fixture_open(&fixture, "flash", 0, "8xh200", NULL);
     set_mesh(&fixture, 257, 1, 1);
     REFUSE(&fixture, "257 ranks", "a layer has 256", "redundant");
+    /* A copy of one of them is enough (E-1). */
+    fixture.request.has_movable_experts = true;
+    fixture.request.expert_copies = 1;
+    plan_fixture_make(&fixture, 257, 1, 1);
+    fixture.request.has_movable_experts = false;
+    set_mesh(&fixture, 257, 1, 1);
+    REFUSE(&fixture, "257 ranks", "a layer has 256", "redundant");
     plan_fixture_make(&fixture, 256, 1, 1);
     plan_fixture_close(&fixture);
 }
