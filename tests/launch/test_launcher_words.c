@@ -49,7 +49,8 @@ static void several_hosts(void **state) {
     struct launcher_words words;
     expect_words(join(&options), (const char *const[]){"--host a:2,b:2 ", "--mca btl self,vader,tcp ",
                                                        "--mca oob_tcp_if_include 10.1.0.0/16 ",
-                                                       "--mca btl_tcp_if_include 10.1.0.0/16 ", NULL});
+                                                       "--mca btl_tcp_if_include 10.1.0.0/16 ",
+                                                       "--mca oob_tcp_keepalive_time 5 ", NULL});
     options.hosts = "a,b,c";
     assert_int_equal(launcher_write_words(&options, &words), STATUS_USAGE);
     expect_words(error_last()->message, (const char *const[]){"4 ranks", "3 hosts", NULL});
