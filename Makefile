@@ -13,15 +13,15 @@ RUN_SUM := $(SLUICE) generate --model models/mini-v4 --chat --thinking --tempera
 	--prompt "Rosa has 41 figs and buys 17 more. How many figs does Rosa have now?"
 
 .PHONY: help build run test test-full test-release test-asan test-tsan test-emulated \
-	test-hosts test-valgrind fuzz bench check-style tidy format clean \
+	test-ranks test-valgrind fuzz bench check-style tidy format clean \
 	install build-packages test-packages
 
 help:
 	@echo "make build        build the program: $(SLUICE)"
 	@echo "make run          build, then generate text with the bundled model models/mini-v4"
 	@echo "make test         all tests: release, sanitizers, style (docs/testing.md)"
-	@echo "make test-full    the same and what takes long: ThreadSanitizer, emulation, two"
-	@echo "                  hosts, valgrind, fuzzers, clang-tidy"
+	@echo "make test-full    the same and what takes long: ThreadSanitizer, emulation, all"
+	@echo "                  layouts of ranks, valgrind, fuzzers, clang-tidy"
 	@echo "make bench        measure tokens per second; results go to bench/results/"
 	@echo "make check-style  formatting, include table, sizes, headers, scripts, spelling"
 	@echo "make format       format all C files"
@@ -80,9 +80,16 @@ test-valgrind: build
 	@tools/install_packages valgrind
 	tests/cli/test_valgrind.sh $(SLUICE) .
 
-# Ranks on two hosts that are network namespaces; skipped (77) where there can be none.
-test-hosts: build
+# Every layout of ranks as processes, and ranks on two hosts that are network namespaces; those are skipped (77)
+# where there can be none.
+test-ranks: test-packages
 	@tools/install_packages hosts
+	cmake --preset release --log-level=WARNING
+	cmake --build --preset release --target sluice test_job rank_checkpoints
+	for ranks in 2 3 4 8; do \
+		OMP_WAIT_POLICY=passive mpirun -n $$ranks --oversubscribe --bind-to none --allow-run-as-root \
+			--mca mpi_yield_when_idle 1 build/release/tests/ranks/test_job build/release/tests/ranks/layout-v4 all || exit 1; \
+	done
 	tests/ranks/test_hosts.sh $(SLUICE) . || test $$? -eq 77
 
 fuzz: test-packages
@@ -93,7 +100,7 @@ fuzz: test-packages
 test-full: test
 	$(MAKE) --no-print-directory test-tsan
 	$(MAKE) --no-print-directory test-emulated
-	$(MAKE) --no-print-directory test-hosts
+	$(MAKE) --no-print-directory test-ranks
 	$(MAKE) --no-print-directory test-valgrind
 	$(MAKE) --no-print-directory fuzz
 	$(MAKE) --no-print-directory tidy

@@ -132,9 +132,27 @@ static void clear_value(const struct option_row *row, void *values) {
     }
 }
 
+const struct option_row *option_table_row(const struct option_table *table, size_t index) {
+    for (size_t g = 0; g < table->group_count; g++) {
+        if (index < table->groups[g]->row_count) {
+            return &table->groups[g]->rows[index];
+        }
+        index -= table->groups[g]->row_count;
+    }
+    return NULL;
+}
+
+static size_t count_rows(const struct option_table *table) {
+    size_t count = 0;
+    for (size_t g = 0; g < table->group_count; g++) {
+        count += table->groups[g]->row_count;
+    }
+    return count;
+}
+
 static enum status store_defaults(const struct parser *parser) {
-    for (size_t i = 0; i < parser->table->row_count; i++) {
-        const struct option_row *row = &parser->table->rows[i];
+    const struct option_row *row;
+    for (size_t i = 0; (row = option_table_row(parser->table, i)) != NULL; i++) {
         if ((row->commands & parser->command->bit) == 0) {
             continue;
         }
@@ -161,8 +179,8 @@ static bool is_short_alias(const char *alias) {
  */
 static const struct option_row *find_row(const struct option_table *table, const char *name, size_t length,
                                          bool is_short) {
-    for (size_t i = 0; i < table->row_count; i++) {
-        const struct option_row *row = &table->rows[i];
+    const struct option_row *row;
+    for (size_t i = 0; (row = option_table_row(table, i)) != NULL; i++) {
         bool alias_is_short = is_short_alias(row->alias);
         if (!is_short && is_name(row->name, name, length)) {
             return row;
@@ -180,11 +198,11 @@ static const struct option_row *find_row(const struct option_table *table, const
 static enum status find_nearest(const struct parser *parser, const char *word, bool flags_only,
                                 const char **out) {
     const struct option_table *table = parser->table;
-    const char **names = malloc((2 * table->row_count + 1) * sizeof *names);
+    const char **names = malloc((2 * count_rows(table) + 1) * sizeof *names);
     CHECK_MEMORY(names);
     size_t count = 0;
-    for (size_t i = 0; i < table->row_count; i++) {
-        const struct option_row *row = &table->rows[i];
+    const struct option_row *row;
+    for (size_t i = 0; (row = option_table_row(table, i)) != NULL; i++) {
         if ((row->commands & parser->command->bit) == 0 || (flags_only && row->type != OPTION_FLAG)) {
             continue;
         }
@@ -361,17 +379,28 @@ static void print_row(const struct option_row *row, FILE *out) {
     print_wrapped(help, HELP_INDENT, HELP_INDENT, out);
 }
 
+static void print_group(const struct option_group *group, unsigned command, FILE *out) {
+    bool has_title = false;
+    for (size_t i = 0; i < group->row_count; i++) {
+        if ((group->rows[i].commands & command) == 0) {
+            continue;
+        }
+        if (!has_title) {
+            fprintf(out, "\n%s:\n", group->title);
+            has_title = true;
+        }
+        print_row(&group->rows[i], out);
+    }
+}
+
 void options_print_help(const struct option_table *table, const struct option_command *command,
                         const char *program, FILE *out) {
     bool has_arguments = command->arguments[0] != '\0';
     fprintf(out, "Usage: %s %s [OPTIONS]%s%s\n\n", program, command->name, has_arguments ? " " : "",
             command->arguments);
     print_wrapped(command->summary, 0, 0, out);
-    fputs("\nOptions:\n", out);
-    for (size_t i = 0; i < table->row_count; i++) {
-        if ((table->rows[i].commands & command->bit) != 0) {
-            print_row(&table->rows[i], out);
-        }
+    for (size_t g = 0; g < table->group_count; g++) {
+        print_group(table->groups[g], command->bit, out);
     }
     fprintf(out, "  -h, --help%*sShow this help.\n", HELP_INDENT - 12, "");
     if (command->notes != NULL) {

@@ -44,10 +44,20 @@ struct option_row {
     size_t given_offset;     /* of a bool that says whether it was given; SIZE_MAX if not wanted */
 };
 
-struct option_table {
+/* Rows about one thing, under a heading in `--help`. */
+struct option_group {
+    const char *title;
     const struct option_row *rows;
     size_t row_count;
 };
+
+struct option_table {
+    const struct option_group *const *groups; /* in the order of `--help` */
+    size_t group_count;
+};
+
+/* The row at `index`, counted through all groups; NULL behind the last one. */
+const struct option_row *option_table_row(const struct option_table *table, size_t index);
 
 /* One command as `--help` shows it. */
 struct option_command {

@@ -93,9 +93,10 @@ static enum status write_row(struct writer *writer, const struct option_row *row
 enum status options_write_arguments(const struct option_table *table, unsigned command, const void *values,
                                     struct arena *arena, const char **words, size_t capacity, size_t *count) {
     struct writer writer = {arena, words, capacity, count};
-    for (size_t i = 0; i < table->row_count; i++) {
-        if ((table->rows[i].commands & command) != 0) {
-            TRY(write_row(&writer, &table->rows[i], values));
+    const struct option_row *row;
+    for (size_t i = 0; (row = option_table_row(table, i)) != NULL; i++) {
+        if ((row->commands & command) != 0) {
+            TRY(write_row(&writer, row, values));
         }
     }
     return STATUS_OK;

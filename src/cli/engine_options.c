@@ -194,6 +194,7 @@ enum status cli_engine_options_read(const struct cli_options *options, int defau
     engine->thread_count = (int)options->threads;
     engine->step_token_limit = (int)options->chunk_tokens;
     engine->context_tokens = options->max_model_len;
+    engine->trace_path = options->trace;
     engine->prefix_cache_directory = options->prefix_cache_dir;
     if (options->max_num_seqs > 0) { /* a command that takes requests from others */
         engine->sequence_limit = (int)options->max_num_seqs;

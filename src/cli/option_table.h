@@ -94,6 +94,7 @@ struct cli_options {
     bool json;
     const char *prompt_logits; /* safetensors file to write */
     bool mtp_logits;
+    const char *trace; /* JSON file to write; NULL: none */
     bool decode;
     bool verify;
     bool tensors;

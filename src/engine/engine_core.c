@@ -23,6 +23,7 @@ enum {
     LOGIT_ROWS_AT_ONCE = 16,
     SNAPSHOTS_BESIDE_SEQUENCES = 4,
     DRAFTS_IF_POSSIBLE = 3,
+    TRACE_EVENTS = 1 << 17, /* of a rank: 6 MB, some 20000 ticks */
 };
 
 struct sluice_engine_options sluice_engine_options_default(void) {
@@ -189,6 +190,7 @@ static enum status create_executor(struct engine_core *core, struct executor_ran
         .stream = core->stream,
         .pool = core->pool,
         .states = &core->states,
+        .trace = core->trace,
         .cpu_features = core->options.cpu_features,
         .numerics = (enum numerics)core->options.numerics,
         .row_limit = rows,
@@ -211,6 +213,7 @@ struct round_runner_options engine_core_runner_options(const struct engine_core 
         .executor = core->executor,
         .ranks = core->ranks,
         .pool = core->pool,
+        .trace = core->trace,
         .vocabulary_size = core->model->vocabulary_size,
         .sequence_limit = core->options.sequence_limit,
         .row_limit = core->options.step_token_limit,
@@ -325,6 +328,20 @@ static void collect_facts(struct engine_core *core) {
     core->facts.stage_imbalance = 1.0;
 }
 
+/* A path that cannot be written to is known before weights are loaded. */
+static enum status create_trace(struct engine_core *core) {
+    const char *path = core->options.trace_path;
+    const struct executor_ranks *ranks = core->ranks;
+    int rank = ranks == NULL ? 0 : comm_rank(ranks->control);
+    if (path == NULL) {
+        return STATUS_OK;
+    }
+    if (rank == 0) {
+        TRY(tick_trace_write(path, NULL, 0));
+    }
+    return tick_trace_create(rank, ranks == NULL ? 0 : ranks->stage, TRACE_EVENTS, &core->trace);
+}
+
 /* Everything but the state. */
 static enum status build(const struct sluice_engine_options *options, const struct shard_layout *layout,
                          struct executor_ranks *ranks, const struct json *config,
@@ -338,6 +355,7 @@ static enum status build(const struct sluice_engine_options *options, const stru
     arena_init(&core->model_arena, MODEL_ARENA_BLOCK_BYTES);
     TRY_GOTO(create_model(core, config));
     if (checkpoint != NULL) {
+        TRY_GOTO(create_trace(core));
         TRY_GOTO(create_device(core));
         if (options->has_prefix_cache && options->prefix_cache_directory != NULL) {
             TRY_GOTO(model_digest_make(config, *checkpoint, core->digest));
@@ -427,6 +445,10 @@ void engine_core_close(struct engine_core **core_pointer) {
     if (core == NULL) {
         return;
     }
+    if (core->trace != NULL && core->layout == NULL) {
+        tick_trace_write_or_warn(core->options.trace_path, &core->trace, 1);
+    }
+    tick_trace_destroy(&core->trace);
     executor_destroy(&core->executor);
     state_pool_deinit(&core->states);
     if (core->device != NULL) {

@@ -36,6 +36,7 @@ struct engine_core {
     struct rank_team *team;            /* of the leader of several ranks; NULL: alone */
     const struct shard_layout *layout; /* what this rank has; NULL: everything; borrowed */
     struct executor_ranks *ranks;      /* its place among others; NULL: alone; borrowed */
+    struct tick_trace *trace;          /* NULL: none */
     struct sluice_engine_facts facts;  /* of a leader: of all ranks together */
     uint8_t digest[HASH_SHA256_BYTES]; /* of the model, if prefixes are kept on disk */
 };

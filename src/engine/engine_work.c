@@ -4,6 +4,7 @@
 #include <sys/random.h>
 
 #include "base/clock.h"
+#include "engine/batch_upload.h"
 #include "engine/draft_profile.h"
 #include "engine/engine_internal.h"
 
@@ -130,14 +131,6 @@ void engine_work_deinit(struct engine_work *work) {
     engine_core_close(&work->core);
 }
 
-static int64_t row_count(const struct round_plan *plan) {
-    int64_t rows = 0;
-    for (int32_t i = 0; i < plan->step.segment_count; i++) {
-        rows += plan->step.segments[i].row_count;
-    }
-    return rows;
-}
-
 /* Plans the next round and starts it; false if there is none to plan now. */
 static bool start_round(struct engine_work *work, enum status *status) {
     struct round_plan plan;
@@ -147,7 +140,11 @@ static bool start_round(struct engine_work *work, enum status *status) {
     if (!is_planned) {
         return false;
     }
-    int64_t rows = row_count(&plan);
+    int64_t rows = step_plan_row_count(&plan.step);
+    tick_trace_set_tick(
+        work->core->trace,
+        (struct trace_tick){.number = round_next_number(work->runner), .group = plan.group, .rows = rows});
+    tick_trace_add(work->core->trace, TRACE_PLAN, started);
     *status = round_start(work->runner, &plan);
     work->steps += *status == STATUS_OK;
     work->step_rows += *status == STATUS_OK ? rows : 0;

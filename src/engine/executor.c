@@ -48,6 +48,7 @@ static enum status plan_draft_memory(struct executor *executor) {
     TRY(plan_draft_pass(executor, draft_rows, false));
     if (executor->step_deal.is_shared) {
         executor->step_deal.is_shared = false;
+        executor->step_rows = executor_boundary_rows(executor); /* that such a step leaves at most */
         TRY(plan_draft_pass(executor, draft_rows, true));
         TRY(plan_draft_pass(executor, draft_rows, false));
     }

@@ -16,6 +16,7 @@
 #include "engine/executor_ranks.h"
 #include "engine/state_pool.h"
 #include "engine/step_plan.h"
+#include "engine/tick_trace.h"
 #include "model/model.h"
 
 struct executor;
@@ -27,6 +28,7 @@ struct executor_options {
     struct stream *stream;     /* borrowed */
     struct worker_pool *pool;  /* borrowed */
     struct state_pool *states; /* borrowed; described, and allocated before a step runs */
+    struct tick_trace *trace;  /* borrowed; NULL: none */
     enum numerics numerics;
     const char *cpu_features;     /* as struct backend's build_table takes it */
     int32_t row_limit;            /* rows of a step */

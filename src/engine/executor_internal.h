@@ -65,6 +65,11 @@ struct pass {
     float *logits;                  /* host; NULL in a dry run, and where none are wanted */
 };
 
+/* Where events are recorded; a dry run has none. */
+static inline struct tick_trace *executor_trace(const struct executor *executor) {
+    return executor->queue.is_dry ? NULL : executor->options.trace;
+}
+
 static inline bool executor_is_leader(const struct executor *executor) {
     return executor->options.ranks == NULL || comm_rank(executor->options.ranks->control) == 0;
 }

@@ -234,25 +234,44 @@ static enum status run_main_head(struct executor *executor, const struct step *s
                                         .logits = pass->logits});
 }
 
+/* What this stage computes, once the boundary of the one before is there. */
+static enum status run_own_layers(struct executor *executor, const struct step *step,
+                                  struct boundary *boundary, const struct pass *pass) {
+    const struct model *model = executor->options.model;
+    const struct executor_ranks *ranks = executor->options.ranks;
+    if (executor_is_on_first_stage(executor)) {
+        TRY(model->family->forward_embed(model, step, boundary));
+    }
+    TRY(model->family->forward_layers(model, step, boundary, ranks == NULL ? 0 : ranks->first_layer,
+                                      ranks == NULL ? model->layer_count : ranks->end_layer));
+    return executor_is_on_last_stage(executor) ? run_main_head(executor, step, boundary, pass) : STATUS_OK;
+}
+
 static enum status run_main_layers(struct executor *executor, const struct batch_view *batch,
                                    const struct pass *pass) {
-    const struct model *model = executor->options.model;
     struct executor_ranks *ranks = executor->options.ranks;
     if (ranks != NULL && !executor->queue.is_dry) {
-        TRY(executor_balance_begin_step(ranks, model));
+        TRY(executor_balance_begin_step(ranks, executor->options.model));
     }
     executor->step_deal = executor_deal_step(executor, batch->row_count);
     struct step step = executor_make_step(executor, batch, &executor->step_deal);
     struct boundary boundary =
         executor_own_boundary(executor, executor_boundary(executor), batch->row_count, &executor->step_deal);
-    TRY(executor_is_on_first_stage(executor) ? model->family->forward_embed(model, &step, &boundary)
-                                             : receive_boundary(executor, &boundary));
-    TRY(model->family->forward_layers(model, &step, &boundary, ranks == NULL ? 0 : ranks->first_layer,
-                                      ranks == NULL ? model->layer_count : ranks->end_layer));
-    if (!executor_is_on_last_stage(executor)) {
-        return send_boundary(executor, &boundary);
+    if (!executor_is_on_first_stage(executor)) {
+        double began = tick_trace_now(executor_trace(executor));
+        TRY(receive_boundary(executor, &boundary));
+        tick_trace_add(executor_trace(executor), TRACE_RECEIVE, began);
     }
-    return run_main_head(executor, &step, &boundary, pass);
+    double began = tick_trace_now(executor_trace(executor));
+    TRY(run_own_layers(executor, &step, &boundary, pass));
+    tick_trace_add(executor_trace(executor), TRACE_STEP, began);
+    if (executor_is_on_last_stage(executor)) {
+        return STATUS_OK;
+    }
+    began = tick_trace_now(executor_trace(executor));
+    TRY(send_boundary(executor, &boundary));
+    tick_trace_add(executor_trace(executor), TRACE_SEND, began);
+    return STATUS_OK;
 }
 
 void executor_find_origin(const struct executor *executor, enum draft_source source,

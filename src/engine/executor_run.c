@@ -40,7 +40,11 @@ enum status executor_step(struct executor *executor, const struct step_plan *pla
     TRY(change_state(executor, plan));
     executor->step_rows = 0;
     executor->buffer = (executor->buffer + 1) % executor_buffer_count(executor);
+    double began = tick_trace_now(executor_trace(executor));
     TRY(executor_wait_for_buffer(executor, executor->buffer));
+    if (!executor_is_on_last_stage(executor)) {
+        tick_trace_add(executor_trace(executor), TRACE_SEND_WAIT, began);
+    }
     TRY(executor_run_pass(executor, &(struct pass){.plan = plan, .logits = logits}));
     executor->step_rows = step_plan_row_count(plan);
     return STATUS_OK;

@@ -26,6 +26,7 @@ struct round_runner_options {
     struct executor *executor;    /* borrowed */
     struct executor_ranks *ranks; /* the executor's; NULL: one rank */
     struct worker_pool *pool;     /* borrowed */
+    struct tick_trace *trace;     /* borrowed; NULL: none */
     int64_t vocabulary_size;
     int32_t sequence_limit; /* segments of a step; slots of sequences are below it */
     int32_t row_limit;      /* rows of a step */
@@ -54,6 +55,9 @@ void round_runner_destroy(struct round_runner **runner);
  * ranks none ever will be again.
  */
 enum status round_start(struct round_runner *runner, const struct round_plan *plan);
+
+/* Rounds started so far: the number of the next one. */
+uint64_t round_next_number(const struct round_runner *runner);
 
 /* Rounds that were started and not finished. */
 int32_t round_in_flight(const struct round_runner *runner);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "engine/batch_upload.h"
 #include "engine/round_internal.h"
 
 /* Runs the segment once more on its own to say which layer went wrong. */
@@ -77,11 +78,13 @@ static enum status choose_and_draft(struct round_runner *runner, const struct ro
     struct feedback_tick tick = {.number = number};
     char message[ERROR_MESSAGE_BYTES];
     int32_t count = 0;
+    double began = tick_trace_now(runner->options.trace);
     round_choose(runner, plan, &count);
     runner->prompt_feedback_count = 0;
     if (round_has_scores(plan)) {
         TRY(round_score(runner, plan));
     }
+    tick_trace_add(runner->options.trace, TRACE_CHOOSE, began);
     double chosen = clock_seconds();
     if (plan->regime != DRAFT_REGIME_COLD) {
         tick.status = round_draft(runner, plan, count);
@@ -93,6 +96,7 @@ static enum status choose_and_draft(struct round_runner *runner, const struct ro
             tick.message = message;
         }
         tick.draft_seconds = clock_seconds() - chosen;
+        tick_trace_add(runner->options.trace, TRACE_DRAFT, chosen);
     }
     if (has_passes(plan)) {
         TRY(executor_end_passes(runner->options.executor));
@@ -111,10 +115,17 @@ static enum status choose_and_draft(struct round_runner *runner, const struct ro
     return send_feedback(runner, plan, &tick, count);
 }
 
+static void trace_round(struct round_runner *runner, const struct round_plan *plan, uint64_t number) {
+    tick_trace_set_tick(runner->options.trace, (struct trace_tick){.number = number,
+                                                                   .group = plan->group,
+                                                                   .rows = step_plan_row_count(&plan->step)});
+}
+
 enum status round_run_part(struct round_runner *runner, const struct round_plan *plan) {
     const struct round_runner_options *options = &runner->options;
     uint64_t number = runner->number++;
     bool chooses = round_chooses(options);
+    trace_round(runner, plan, number);
     if (chooses) {
         TRY(take_starts(runner, plan));
     }
@@ -126,7 +137,12 @@ enum status round_run_part(struct round_runner *runner, const struct round_plan 
     if (chooses) {
         return choose_and_draft(runner, plan, number);
     }
-    return has_passes(plan) ? executor_follow_passes(options->executor) : STATUS_OK;
+    if (has_passes(plan)) {
+        double began = tick_trace_now(options->trace);
+        TRY(executor_follow_passes(options->executor));
+        tick_trace_add(options->trace, TRACE_DRAFT, began);
+    }
+    return STATUS_OK;
 }
 
 static int32_t count_sampled(const struct round_plan *plan) {
@@ -163,6 +179,10 @@ enum status round_start(struct round_runner *runner, const struct round_plan *pl
     return error_forward(status, ERROR_HERE);
 }
 
+uint64_t round_next_number(const struct round_runner *runner) {
+    return runner->number;
+}
+
 int32_t round_in_flight(const struct round_runner *runner) {
     return runner->in_flight;
 }
@@ -180,6 +200,8 @@ static enum status receive_feedback(struct round_runner *runner, const struct st
     const struct round_runner_options *options = &runner->options;
     size_t extra_bytes;
     bool is_here = round_chooses(options);
+    double began = tick_trace_now(options->trace);
+    trace_round(runner, &round->plan, round->number);
     const struct sent_feedback *sent =
         is_here ? &runner->sent[round->number % (uint64_t)options->in_flight_limit] : NULL;
     *memory = is_here ? sent->memory : runner->received;
@@ -188,7 +210,11 @@ static enum status receive_feedback(struct round_runner *runner, const struct st
         TRY(receive(runner, runner->received, feedback_record_bytes(&runner->shape, round->sampled_count)));
     }
     TRY(feedback_record_check(&runner->shape, round->number, round->sampled_count, *memory, &extra_bytes));
-    return is_here || extra_bytes == 0 ? STATUS_OK : receive(runner, runner->received_extra, extra_bytes);
+    if (!is_here && extra_bytes > 0) {
+        TRY(receive(runner, runner->received_extra, extra_bytes));
+    }
+    tick_trace_add(options->trace, TRACE_FEEDBACK_WAIT, began);
+    return STATUS_OK;
 }
 
 static enum status finish_round(struct round_runner *runner, struct round_result *out) {

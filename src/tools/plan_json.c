@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "lib/json.h"
+#include "tools/plan_sharing.h"
 
 /* Building JSON: every setter fails alike if memory is out, so failures are collected in one flag. */
 struct builder {
@@ -121,6 +122,7 @@ static void build_layout(struct builder *builder, const struct plan *plan, struc
     set_count(builder, object, "pipeline_parallel", mesh->pipeline);
     set_count(builder, object, "tensor_parallel", mesh->tensor);
     set(builder, object, "expert_parallel", json_new_bool(mesh->has_expert_parallelism));
+    set_count(builder, object, "redundant_experts", plan_expert_copies(&plan->request));
     set(builder, object, "sequence_parallel", json_new_bool(plan->request.has_sequence_parallelism));
     set(builder, object, "fits", json_new_bool(plan->fits));
     set_count(builder, object, "kv_tokens_per_replica", plan->token_capacity);

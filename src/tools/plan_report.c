@@ -5,6 +5,7 @@
 
 #include "tools/plan_check.h"
 #include "tools/plan_reasons.h"
+#include "tools/plan_sharing.h"
 
 #define ADD(...) string_buffer_append_format(out, __VA_ARGS__)
 
@@ -29,6 +30,9 @@ static void append_mesh(const struct plan_request *request, struct string_buffer
     const struct mesh_shape *mesh = &request->mesh;
     ADD("dp %d, pp %d, tp %d%s%s", mesh->data, mesh->pipeline, mesh->tensor,
         mesh->has_expert_parallelism ? ", ep" : "", request->has_sequence_parallelism ? ", sp" : "");
+    if (plan_expert_copies(request) > 0) {
+        ADD(", %d copies of experts", plan_expert_copies(request));
+    }
 }
 
 void plan_report_setting(const struct plan_model *model, const struct plan_machine *machine,

@@ -54,8 +54,8 @@ static void test_none_has_a_meaning(void **state) {
     const struct foreign_option *options = foreign_options(&count);
     const struct option_table *table = cli_option_table();
     for (size_t i = 0; i < count; i++) {
-        for (size_t j = 0; j < table->row_count; j++) {
-            const struct option_row *row = &table->rows[j];
+        const struct option_row *row;
+        for (size_t j = 0; (row = option_table_row(table, j)) != NULL; j++) {
             if ((row->commands & CLI_SERVE) == 0) {
                 continue;
             }

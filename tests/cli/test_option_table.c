@@ -109,15 +109,15 @@ static void test_spellings_of_vllm(void **state) {
 static void test_rows_are_sound(void **state) {
     (void)state;
     const struct option_table *table = cli_option_table();
-    for (size_t i = 0; i < table->row_count; i++) {
-        const struct option_row *row = &table->rows[i];
+    const struct option_row *row;
+    for (size_t i = 0; (row = option_table_row(table, i)) != NULL; i++) {
         assert_true(row->commands != 0);
         assert_int_equal(row->help[strlen(row->help) - 1], '.');
         assert_true(row->offset < sizeof(struct cli_options));
         assert_true((row->type == OPTION_CHOICE) == (row->choices != NULL));
         assert_true(row->type == OPTION_FLAG || row->type == OPTION_CHOICE || row->value_name != NULL);
         for (size_t j = 0; j < i; j++) {
-            const struct option_row *other = &table->rows[j];
+            const struct option_row *other = option_table_row(table, j);
             assert_string_not_equal(row->name, other->name);
             assert_true(row->alias == NULL || other->alias == NULL || strcmp(row->alias, other->alias) != 0);
             assert_true(row->offset != other->offset);

@@ -34,6 +34,8 @@ expect "asked layout" "layout    dp 1, pp 2, tp 8, ep, sp on 16 ranks" \
     --config "$pro" --gpus 8xh200 --hosts 2 -tp 8 -pp 2
 expect "spelt out" "layout    dp 2, pp 1, tp 4 on 8 ranks" --config "$flash" --gpus 8xh200 \
     --tensor-parallel-size 4 --data-parallel-size=2 --no-enable-expert-parallel --sp off
+expect "copies" "tp 8, ep, sp, 16 copies of experts on 8 ranks" --config "$pro" --gpus 8xh200 -tp 8 --enable-eplb \
+    --eplb-config '{"num_redundant_experts":16}'
 expect "hosts" "(between hosts)" --config "$flash" --hosts 2x128GB --link 25Gbit -pp 2
 expect "partition" "0-19" --config "$flash" --hosts 2x128GB -pp 2 --pp-layer-partition 20,23
 expect "drafts" "embedding for drafts 1.06 GB" --config "$flash" --hosts 2x128GB -pp 2 --pp-layer-partition 20,23 \

@@ -167,7 +167,7 @@ static void expect_same(const struct fixture *fixture, int numerics, const struc
 
 static void run_layouts(const struct fixture *fixture, const struct layout *layouts, size_t count) {
     for (size_t i = 0; i < count; i++) {
-        for (int numerics = 0; numerics < NUMERICS_COUNT; numerics++) {
+        for (int numerics = TESTS_ARE_SHORT ? NUMERICS_COUNT - 1 : 0; numerics < NUMERICS_COUNT; numerics++) {
             expect_same(fixture, numerics, &layouts[i]);
         }
     }

@@ -1,7 +1,8 @@
 /*
- * Ranks as processes: run by mpirun, each process is one rank. test_job MODEL_DIR: for every layout of as
+ * Ranks as processes: run by mpirun, each process is one rank. test_job MODEL_DIR [all]: for layouts of as
  * many ranks as there are processes, requests and whole steps give the bits that one rank gives (T-8, L0 and
- * L1).
+ * L1). With `all`, every one of them: experts, shared rows and the ways to experts, 0 to 3 drafts, both
+ * numerics.
  *
  * Rank 0 computes alone first, then leads; the others follow. A failed assertion ends the process.
  */
@@ -17,7 +18,7 @@
 #include "sluice/job.h"
 #include "support/request_fixture.h"
 
-enum { REQUEST_COUNT = 6, PROMPT_MAX = 140, ANSWER = 10, STEP_ROWS = 37, CASES_MAX = 64 };
+enum { REQUEST_COUNT = 6, PROMPT_MAX = 140, ANSWER = 10, STEP_ROWS = 37, CASES_MAX = 512 };
 
 /* Ends of blocks of 4 and of 128, one token, and lengths between. */
 static const size_t prompt_lengths[REQUEST_COUNT] = {1, 4, 33, 127, 128, PROMPT_MAX};
@@ -28,6 +29,8 @@ struct layout {
     bool has_expert_parallelism;
     int drafts;
     int numerics;
+    int row_sharing; /* enum sluice_row_sharing */
+    int exchange;    /* enum sluice_expert_exchange */
 };
 
 struct result {
@@ -50,6 +53,8 @@ static struct sluice_engine_options options_of(const char *directory, struct slu
     options.parallel.pipeline = layout->pipeline;
     options.parallel.tensor = layout->tensor;
     options.parallel.has_expert_parallelism = layout->has_expert_parallelism;
+    options.parallel.row_sharing = (enum sluice_row_sharing)layout->row_sharing;
+    options.parallel.expert_exchange = (enum sluice_expert_exchange)layout->exchange;
     return options;
 }
 
@@ -105,16 +110,39 @@ static int list_layouts(int size, struct layout *layouts) {
     return count;
 }
 
-static void lead(const char *directory, struct sluice_job *job, const struct result *alone) {
+/* The product of all choices; rows are shared by tensor ranks only. */
+static int list_all_layouts(int size, struct layout *layouts) {
+    int count = 0;
+    for (int tensor = 1; tensor <= 4; tensor *= 2) {
+        for (int i = 0; i < 64 && size % tensor == 0; i++) {
+            bool shares = i / 16 % 2 != 0;
+            bool dispatches = i / 32 != 0;
+            if (tensor > 1 || (!shares && !dispatches)) {
+                layouts[count++] = (struct layout){
+                    .pipeline = size / tensor,
+                    .tensor = tensor,
+                    .numerics = i % 2,
+                    .has_expert_parallelism = i / 2 % 2 == 0,
+                    .drafts = i / 4 % 4,
+                    .row_sharing = shares ? SLUICE_ROW_SHARING_ON : SLUICE_ROW_SHARING_OFF,
+                    .exchange = dispatches ? SLUICE_EXPERT_EXCHANGE_DISPATCH : SLUICE_EXPERT_EXCHANGE_GATHER};
+            }
+        }
+    }
+    return count;
+}
+
+static void lead(const char *directory, struct sluice_job *job, const struct result *alone, bool wants_all) {
     static struct result result;
-    struct layout layouts[CASES_MAX];
-    int count = list_layouts(sluice_job_size(job), layouts);
+    static struct layout layouts[CASES_MAX];
+    int count = (wants_all ? list_all_layouts : list_layouts)(sluice_job_size(job), layouts);
     for (int i = 0; i < count; i++) {
         const struct layout *layout = &layouts[i];
         run(directory, job, layout, &result);
         if (memcmp(&result, &alone[layout->numerics], sizeof result) != 0) {
-            fail_msg("pp %d, tp %d, ep %d, %d drafts, numerics %d differ from one rank", layout->pipeline,
-                     layout->tensor, layout->has_expert_parallelism, layout->drafts, layout->numerics);
+            fail_msg("pp %d, tp %d, ep %d, %d drafts, numerics %d, sp %d, exchange %d differ from one rank",
+                     layout->pipeline, layout->tensor, layout->has_expert_parallelism, layout->drafts,
+                     layout->numerics, layout->row_sharing, layout->exchange);
         }
     }
     printf("%d layouts of %d ranks give the bits of one rank\n", count, sluice_job_size(job));
@@ -131,7 +159,7 @@ int main(int argument_count, char **arguments) {
     }
     EXPECT_OK(sluice_job_join(&(struct sluice_job_options){.deadline_seconds = 10}, &job));
     if (sluice_job_rank(job) == 0) {
-        lead(directory, job, alone);
+        lead(directory, job, alone, argument_count > 2 && strcmp(arguments[2], "all") == 0);
     } else {
         struct sluice_engine_options own = sluice_engine_options_default();
         own.model_directory = directory;

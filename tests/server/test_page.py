@@ -75,6 +75,14 @@ return ids.filter((id, i) => ids.indexOf(id) !== i);
 """
 
 
+# A heading is at most one level below the one before it.
+SKIPPED_HEADINGS = """
+const levels = [...document.querySelectorAll('h1, h2, h3, h4, h5')].filter((node) => node.checkVisibility() && !node.closest('.answer'))
+  .map((node) => Number(node.tagName[1]));
+return levels.filter((level, i) => i > 0 && level > levels[i - 1] + 1);
+"""
+
+
 class PageParts(HTMLParser):
     """What the file holds: texts of style and script, and all that could make a browser ask for something."""
 
@@ -356,6 +364,7 @@ class PageTest:
         assert count > 5 and poor == [], f"{name}: too little contrast: {poor}"
         assert self.browser.run(UNNAMED) == [], name
         assert self.browser.run(REPEATED_IDS) == [], name
+        assert self.browser.run(SKIPPED_HEADINGS) == [], name
         picture = self.browser.screenshot()
         assert png_colors(picture) > 50, f"{name}: the page looks blank"
         if self.picture_directory:

@@ -50,7 +50,11 @@ static const struct option_row rows[] = {
     {"other", NULL, OPTION_INT, OTHER, "3", 0, 0, NULL, "N", "Of the other command.",
      offsetof(struct values, other), SIZE_MAX},
 };
-static const struct option_table table = {rows, sizeof rows / sizeof rows[0]};
+/* Two groups, so that rows are found behind the first. */
+static const struct option_group first_group = {"First", rows, 3};
+static const struct option_group second_group = {"Second", rows + 3, sizeof rows / sizeof rows[0] - 3};
+static const struct option_group *const groups[] = {&first_group, &second_group};
+static const struct option_table table = {groups, 2};
 static const struct option_command command = {MAIN, "work", "WORD...", "Does the work.",
                                               "Example:\n  work hard"};
 

@@ -19,7 +19,7 @@ class AnswerView {
     this.answer = make("div", "answer caret");
     this.callList = make("div", "calls");
     this.notes = make("div", "turn-notes");
-    this.root = make("article", "turn model", make("h3", "who", "Model"), this.details, this.answer,
+    this.root = make("article", "turn model", make("h2", "who", "Model"), this.details, this.answer,
                      this.callList, this.notes);
     this.root.setAttribute("aria-busy", "true");
     this.content = new GrowingText(this.answer);
@@ -203,7 +203,7 @@ const chat = {
     this.takeResults();
     this.messages.push({ role: "user", content: text });
     const said = make("div", "said", text);
-    this.addTurn(make("article", "turn user", make("h3", "sr-only", "You"), said));
+    this.addTurn(make("article", "turn user", make("h2", "sr-only", "You"), said));
     this.answer();
   },
 

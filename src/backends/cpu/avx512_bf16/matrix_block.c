@@ -13,6 +13,7 @@ enum {
     TILE_ROWS = 4, /* of a panel tile */
     TILE_INPUTS = TILE_RESULTS / TILE_ROWS,
     VECTOR_WORDS = 32,
+    CACHE_LINE_BYTES = 64,
     /* More inputs than that come from beyond the L2 cache each time: the panel is as high as it can be. */
     INPUT_BYTES_NEAR = 2 << 20,
 };
@@ -63,6 +64,21 @@ static void decode_row_slowly(const struct weight_block *block, int64_t row, con
     }
 }
 
+/*
+ * Asks for what the chunk at `column` will be a panel later. It arrives while this panel is multiplied: else
+ * a panel would begin by waiting for memory, and again at every small page. Addresses past the weights do no
+ * harm.
+ */
+static inline __attribute__((always_inline)) void prefetch_next_panel(const struct weight_block *block,
+                                                                      enum weight_format format,
+                                                                      const struct row_source *source,
+                                                                      int64_t column) {
+    const char *ahead = (const char *)source->codes + code_bytes(format, ROWS * block->columns + column);
+    for (int64_t i = 0; i < code_bytes(format, CHUNK); i += CACHE_LINE_BYTES) {
+        _mm_prefetch(ahead + i, _MM_HINT_T1);
+    }
+}
+
 /* One row in the fast way; false if a code was a NaN. Compiled apart for each format. */
 static inline __attribute__((always_inline)) bool decode_row_fast(const struct weight_block *block,
                                                                   enum weight_format format,
@@ -70,6 +86,7 @@ static inline __attribute__((always_inline)) bool decode_row_fast(const struct w
                                                                   const struct panel_row *to) {
     __mmask64 nan_codes = 0;
     for (int64_t column = 0; column < block->columns; column += CHUNK) {
+        prefetch_next_panel(block, format, source, column);
         struct bf16_chunk chunk = decode_chunk(block, format, source, column, block->columns - column);
         if (format == WEIGHT_FP8) {
             nan_codes |= fp8_find_nan(source->codes + column, columns_mask(block->columns - column));
