@@ -48,6 +48,7 @@ static enum status plan_draft_memory(struct executor *executor) {
     TRY(plan_draft_pass(executor, draft_rows, false));
     if (executor->step_deal.is_shared) {
         executor->step_deal.is_shared = false;
+        executor->step_rows = executor->boundaries[0].tensors[0].shape[0]; /* all that fit here */
         TRY(plan_draft_pass(executor, draft_rows, true));
         TRY(plan_draft_pass(executor, draft_rows, false));
     }
