@@ -56,7 +56,7 @@ static void test_prompt_forms(void **state) {
         assert_int_equal(json_length(json_find(fixture->body, "choices")), cases[i].count);
         for (size_t k = 0; k < cases[i].count; k++) {
             const struct script_request *request = script_service_request(fixture->service, k);
-            char path[32];
+            char path[48];
             snprintf(path, sizeof path, "choices.%zu.text", k);
             assert_json_text(fixture->body, path, k == 0 ? "x" : k == 1 ? "y" : "z");
             assert_true(cases[i].last_ids[k] < 0 ||
