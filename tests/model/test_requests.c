@@ -17,7 +17,8 @@
 #include "sluice/request.h"
 #include "support/request_fixture.h"
 
-/* With this many drafts the engine chooses how many by times, elsewhere drafts are made whatever they cost. */
+/* With this many drafts the engine chooses how many by times, elsewhere drafts are made whatever they cost.
+ */
 enum { SEQUENCES = 8, ADAPTIVE_DRAFTS = 2 };
 
 static struct sluice_engine *open_engine(int drafts, bool has_cache, int sequences, int step_tokens) {
