@@ -267,6 +267,18 @@ static void test_leaves_nothing_behind(void **state) {
     service->kind->close(&service);
 }
 
+/* A worker of several ranks is killed under load, comes back, and no text is another. */
+static void expect_ranks_survive(struct request_fixture *fixture, const char *const *words) {
+    struct service *service;
+    struct supervisor_options options = options_of(1);
+    options.arguments = words;
+    EXPECT_OK(supervisor_open(&options, &service));
+    assert_int_equal(run_under_fire(make_plan(fixture, true), service, 1, 1, SIGKILL), 1);
+    wait_until_ready(service, 1);
+    expect_idle(service);
+    service->kind->close(&service);
+}
+
 /* A worker of four ranks, which die together and come back together. */
 static void test_ranks_within_a_worker(void **state) {
     static const char *const arguments_of_ranks[] = {"sluice",
@@ -279,14 +291,7 @@ static void test_ranks_within_a_worker(void **state) {
                                                      "--tensor-parallel-size=2",
                                                      "--pipeline-parallel-size=2",
                                                      NULL};
-    struct service *service;
-    struct supervisor_options options = options_of(1);
-    options.arguments = arguments_of_ranks;
-    EXPECT_OK(supervisor_open(&options, &service));
-    assert_int_equal(run_under_fire(make_plan(*state, true), service, 1, 1, SIGKILL), 1);
-    wait_until_ready(service, 1);
-    expect_idle(service);
-    service->kind->close(&service);
+    expect_ranks_survive(*state, arguments_of_ranks);
 }
 
 #ifdef SUPERVISOR_HAS_MPI
@@ -302,14 +307,7 @@ static void test_ranks_as_processes(void **state) {
                                                      "--tensor-parallel-size=2",
                                                      "--distributed-executor-backend=mp",
                                                      NULL};
-    struct service *service;
-    struct supervisor_options options = options_of(1);
-    options.arguments = arguments_of_ranks;
-    EXPECT_OK(supervisor_open(&options, &service));
-    assert_int_equal(run_under_fire(make_plan(*state, true), service, 1, 1, SIGKILL), 1);
-    wait_until_ready(service, 1);
-    expect_idle(service);
-    service->kind->close(&service);
+    expect_ranks_survive(*state, arguments_of_ranks);
 }
 #endif
 
