@@ -32,7 +32,7 @@ static bool is_end_reachable(const struct grammar_builder *builder, const struct
     return is_marked[rule->end];
 }
 
-static void add_ways_around(struct grammar_builder *builder, struct nfa *nfa) {
+static void add_ways_around(const struct grammar_builder *builder, struct nfa *nfa) {
     for (uint32_t s = 0; s < nfa->state_count; s++) {
         for (uint32_t e = nfa->first_edges[s]; e != NFA_NONE; e = nfa->edges[e].next) {
             uint32_t symbol = nfa->edges[e].first;
@@ -44,28 +44,50 @@ static void add_ways_around(struct grammar_builder *builder, struct nfa *nfa) {
     }
 }
 
-static enum status find_nullable(struct grammar_builder *builder) {
+/*
+ * Learns something of a rule that follows from what is known of the rules it calls; true if that is news.
+ * is_marked and stack: room for all its states.
+ */
+typedef bool (*learn_rule)(const struct grammar_builder *builder, struct grammar_builder_rule *rule,
+                           bool *is_marked, uint32_t *stack);
+
+static bool learn_once(const struct grammar_builder *builder, learn_rule learn, bool *is_marked,
+                       uint32_t *stack) {
+    bool is_changed = false;
+    for (uint32_t i = builder->rule_count; i-- > 0;) {
+        is_changed = learn(builder, builder->rules[i], is_marked, stack) || is_changed;
+    }
+    return is_changed;
+}
+
+/* Until there is nothing more to learn. */
+static enum status learn_all(const struct grammar_builder *builder, learn_rule learn) {
     uint32_t largest = 1;
     for (uint32_t i = 0; i < builder->rule_count; i++) {
-        uint32_t count = builder->rules[i]->nfa.state_count;
-        largest = count > largest ? count : largest;
+        const struct grammar_builder_rule *rule = builder->rules[i];
+        largest = rule->nfa.state_count > largest ? rule->nfa.state_count : largest;
+        largest = rule->dfa.state_count > largest ? rule->dfa.state_count : largest;
     }
     bool *is_marked = malloc(largest * sizeof *is_marked);
     uint32_t *stack = malloc(largest * sizeof *stack);
     bool has_memory = is_marked != NULL && stack != NULL;
-    for (bool is_changed = has_memory; is_changed;) {
-        is_changed = false;
-        for (uint32_t i = builder->rule_count; i-- > 0;) {
-            struct grammar_builder_rule *rule = builder->rules[i];
-            if (!rule->is_nullable && is_end_reachable(builder, rule, is_marked, stack)) {
-                rule->is_nullable = true;
-                is_changed = true;
-            }
-        }
+    while (has_memory && learn_once(builder, learn, is_marked, stack)) {
     }
     free(is_marked);
     free(stack);
     CHECK(has_memory, STATUS_OUT_OF_MEMORY, "out of memory");
+    return STATUS_OK;
+}
+
+static bool learn_nullable(const struct grammar_builder *builder, struct grammar_builder_rule *rule,
+                           bool *is_marked, uint32_t *stack) {
+    bool is_news = !rule->is_nullable && is_end_reachable(builder, rule, is_marked, stack);
+    rule->is_nullable = rule->is_nullable || is_news;
+    return is_news;
+}
+
+static enum status find_nullable(const struct grammar_builder *builder) {
+    TRY(learn_all(builder, learn_nullable));
     for (uint32_t i = 0; i < builder->rule_count; i++) {
         add_ways_around(builder, &builder->rules[i]->nfa);
     }
@@ -135,28 +157,15 @@ static void drop_dead_calls(const struct grammar_builder *builder, struct dfa *d
     }
 }
 
-static enum status cut_dead_ends(struct grammar_builder *builder) {
-    uint32_t largest = 1;
-    for (uint32_t i = 0; i < builder->rule_count; i++) {
-        uint32_t count = builder->rules[i]->dfa.state_count;
-        largest = count > largest ? count : largest;
-    }
-    bool *is_marked = malloc(largest * sizeof *is_marked);
-    uint32_t *stack = malloc(largest * sizeof *stack);
-    bool has_memory = is_marked != NULL && stack != NULL;
-    for (bool is_changed = has_memory; is_changed;) {
-        is_changed = false;
-        for (uint32_t i = builder->rule_count; i-- > 0;) {
-            struct grammar_builder_rule *rule = builder->rules[i];
-            if (!rule->is_productive && is_rule_productive(builder, &rule->dfa, is_marked, stack)) {
-                rule->is_productive = true;
-                is_changed = true;
-            }
-        }
-    }
-    free(is_marked);
-    free(stack);
-    CHECK(has_memory, STATUS_OUT_OF_MEMORY, "out of memory");
+static bool learn_productive(const struct grammar_builder *builder, struct grammar_builder_rule *rule,
+                             bool *is_marked, uint32_t *stack) {
+    bool is_news = !rule->is_productive && is_rule_productive(builder, &rule->dfa, is_marked, stack);
+    rule->is_productive = rule->is_productive || is_news;
+    return is_news;
+}
+
+static enum status cut_dead_ends(const struct grammar_builder *builder) {
+    TRY(learn_all(builder, learn_productive));
     for (uint32_t i = 0; i < builder->rule_count; i++) {
         drop_dead_calls(builder, &builder->rules[i]->dfa);
         TRY(dfa_trim(&builder->rules[i]->dfa));
