@@ -135,8 +135,6 @@ enum status schema_object_read(struct json_schema *schema, const struct conjunct
 static enum status other_keys(const struct schema_object *object, struct dfa *out) {
     enum status status = STATUS_OK;
     struct nfa nfa;
-    struct dfa declared = {0};
-    struct dfa not_declared = {0};
     struct dfa any = {0};
     nfa_init(&nfa, GRAMMAR_STATES_MAX);
     uint32_t end = nfa_add_state(&nfa);
@@ -150,15 +148,10 @@ static enum status other_keys(const struct schema_object *object, struct dfa *ou
         }
         nfa_add_empty(&nfa, state, end);
     }
-    TRY_GOTO(nfa_check(&nfa, "the schema"));
-    TRY_GOTO(dfa_determinize(&nfa, 0, end, GRAMMAR_STATES_MAX, "the schema", &declared));
-    TRY_GOTO(dfa_complement(&declared, SYMBOL_CODE_POINTS - 1, &not_declared));
     TRY_GOTO(pattern_compile("", 0, PATTERN_PART, "a key", &any));
-    TRY_GOTO(dfa_intersect(&any, &not_declared, GRAMMAR_STATES_MAX, "the schema", out));
+    TRY_GOTO(dfa_exclude(&any, &nfa, end, GRAMMAR_STATES_MAX, "the schema", out));
 fail:
     nfa_deinit(&nfa);
-    dfa_deinit(&declared);
-    dfa_deinit(&not_declared);
     dfa_deinit(&any);
     return status;
 }

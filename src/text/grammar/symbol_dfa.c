@@ -217,3 +217,18 @@ fail:
     dfa_builder_deinit(&builder);
     return status;
 }
+
+enum status dfa_exclude(const struct dfa *all, const struct nfa *taken, uint32_t taken_end,
+                        uint32_t state_limit, const char *what, struct dfa *out) {
+    enum status status = STATUS_OK;
+    struct dfa excluded = {0};
+    struct dfa others = {0};
+    TRY_GOTO(nfa_check(taken, what));
+    TRY_GOTO(dfa_determinize(taken, 0, taken_end, state_limit, what, &excluded));
+    TRY_GOTO(dfa_complement(&excluded, SYMBOL_CODE_POINTS - 1, &others));
+    TRY_GOTO(dfa_intersect(all, &others, state_limit, what, out));
+fail:
+    dfa_deinit(&excluded);
+    dfa_deinit(&others);
+    return status;
+}

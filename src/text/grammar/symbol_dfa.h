@@ -43,6 +43,13 @@ enum status dfa_intersect(const struct dfa *a, const struct dfa *b, uint32_t sta
 /* Every text over the symbols 0 to `last_symbol` that `dfa`, of such symbols too, does not accept. */
 enum status dfa_complement(const struct dfa *dfa, uint32_t last_symbol, struct dfa *out);
 
+/*
+ * What `all` accepts and what does not lead from state 0 to `taken_end` in `taken`, both over code points.
+ * Fails as dfa_determinize and dfa_intersect do. Owned: dfa_deinit.
+ */
+enum status dfa_exclude(const struct dfa *all, const struct nfa *taken, uint32_t taken_end,
+                        uint32_t state_limit, const char *what, struct dfa *out);
+
 /* Keeps the states that lie between the start and an accepting one. */
 enum status dfa_trim(struct dfa *dfa);
 

@@ -85,8 +85,6 @@ static enum status other_names(const struct parameters *parameters, struct dfa *
     static const char pattern[] = "[A-Za-z0-9_.$-]{1,64}";
     enum status status = STATUS_OK;
     struct nfa nfa;
-    struct dfa declared = {0};
-    struct dfa not_declared = {0};
     struct dfa any = {0};
     nfa_init(&nfa, GRAMMAR_STATES_MAX);
     uint32_t end = nfa_add_state(&nfa);
@@ -95,15 +93,10 @@ static enum status other_names(const struct parameters *parameters, struct dfa *
         /* Names outside ASCII are none of the others: bytes stand for their characters here. */
         nfa_add_empty(&nfa, nfa_add_bytes(&nfa, 0, parameter->name, parameter->name_length), end);
     }
-    TRY_GOTO(nfa_check(&nfa, "the tool's schema"));
-    TRY_GOTO(dfa_determinize(&nfa, 0, end, GRAMMAR_STATES_MAX, "the tool's schema", &declared));
-    TRY_GOTO(dfa_complement(&declared, SYMBOL_CODE_POINTS - 1, &not_declared));
     TRY_GOTO(pattern_compile(pattern, sizeof pattern - 1, PATTERN_WHOLE, "a name", &any));
-    TRY_GOTO(dfa_intersect(&any, &not_declared, GRAMMAR_STATES_MAX, "the tool's schema", out));
+    TRY_GOTO(dfa_exclude(&any, &nfa, end, GRAMMAR_STATES_MAX, "the tool's schema", out));
 fail:
     nfa_deinit(&nfa);
-    dfa_deinit(&declared);
-    dfa_deinit(&not_declared);
     dfa_deinit(&any);
     return status;
 }
