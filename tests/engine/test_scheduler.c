@@ -27,7 +27,8 @@ struct setting {
     bool is_adaptive;
     int32_t requests;
     int32_t cancel_percent;
-    int32_t ticks; /* under way at once; 0: one */
+    int32_t ticks;  /* under way at once; 0: one */
+    int32_t groups; /* 0: as many as ticks */
 };
 
 /* A tick that was run and not yet completed. */
@@ -59,6 +60,10 @@ struct world {
 
 static int32_t ticks_most(const struct world *world) {
     return world->setting.ticks == 0 ? 1 : world->setting.ticks;
+}
+
+static int32_t groups_of(const struct world *world) {
+    return world->setting.groups == 0 ? ticks_most(world) : world->setting.groups;
 }
 
 static int32_t below(struct world *world, int32_t limit) {
@@ -108,6 +113,7 @@ static struct world *make_world(const struct setting *setting) {
                                         .context_tokens = CONTEXT,
                                         .draft_limit = setting->drafts,
                                         .draft_window = PAPER_WINDOW + setting->drafts,
+                                        .group_count = groups_of(world),
                                         .in_flight_limit = ticks_most(world),
                                         .vocabulary_size = PAPER_VOCABULARY,
                                         .snapshot_interval = 4 * PAGE_TOKENS,
@@ -205,9 +211,10 @@ static void check_plan(struct world *world, const struct round_plan *plan) {
         }
         chunks = sequence->ticks > chunks ? sequence->ticks : chunks;
     }
-    for (int32_t i = 0; i < world->under_way && plan->step.logit_row_count > 0; i++) {
+    for (int32_t i = 0; i < world->under_way; i++) {
         const struct tick *tick = &world->ticks[(world->oldest + i) % TICKS_MAX];
-        assert_true(tick->sampled == 0 || tick->group != plan->group);
+        assert_true(tick->sampled == 0 || plan->step.logit_row_count == 0 || tick->group != plan->group);
+        assert_true(tick->sampled == 0 || world->under_way < groups_of(world));
     }
     world->chunks_in_a_row = chunks > world->chunks_in_a_row ? chunks : world->chunks_in_a_row;
 }
@@ -309,6 +316,7 @@ static struct setting draw_any(struct world *source) {
 static struct setting draw_stages(struct world *source) {
     struct setting setting = draw_any(source);
     setting.ticks = 1 + below(source, TICKS_MAX);
+    setting.groups = 1 + below(source, setting.ticks);
     return setting;
 }
 
@@ -370,6 +378,38 @@ static void test_groups_even_out(void **state) {
     }
     assert_int_equal(groups[0], 1);
     assert_int_equal(groups[1], 1);
+    while (step(world)) {
+    }
+    check_texts(world);
+    free_world(world);
+}
+
+/* Ticks beyond the groups are for prompts that nobody's answer waits behind. */
+static void test_only_prompts_have_more_ticks_than_groups(void **state) {
+    (void)state;
+    struct setting setting = {
+        .seed = 37, .slots = 2, .rows = 8, .pages = 80, .requests = 2, .ticks = 3, .groups = 2};
+    struct world *world = make_world(&setting);
+    struct round_plan plan;
+    int32_t prompt[58] = {5};
+    submit(world, prompt, 58, 4, 0);
+    for (int i = 0; i < 3; i++) {
+        assert_true(plan_tick(world));
+    }
+    assert_false(scheduler_plan(world->scheduler, world->now, &plan));
+    while (step(world)) {
+    }
+    /* Another answers while the next prompt is read. */
+    submit(world, prompt, 3, 20, 0);
+    while (world->sequences[1].token_count < 6) {
+        step(world);
+    }
+    submit(world, prompt, 58, 4, 0);
+    while (world->sequences[1].finish_reason == SLUICE_FINISH_NONE) {
+        world->most_under_way = 0;
+        step(world);
+        assert_true(world->most_under_way <= 2);
+    }
     while (step(world)) {
     }
     check_texts(world);
@@ -649,6 +689,7 @@ int main(void) {
         cmocka_unit_test(test_ticks_under_way_give_the_same_texts),
         cmocka_unit_test(test_groups_fill_the_stages),
         cmocka_unit_test(test_groups_even_out),
+        cmocka_unit_test(test_only_prompts_have_more_ticks_than_groups),
         cmocka_unit_test(test_parts_of_a_prompt_do_not_wait),
         cmocka_unit_test(test_preempted_requests_resume),
         cmocka_unit_test(test_requests_fill_all_pages),
