@@ -10,10 +10,10 @@
  * needs more than all pages is refused at submission, so one always gets on.
  *
  * With several stages several ticks are under way (spec parallelism 2.5). Sequences that answer belong to
- * groups: a group's tokens are chosen in one tick at a time, and its next one is planned when what the last one
- * gave has been taken in (P-26). Parts of prompts wait for nothing (P-30): while nobody answers there may be
- * more ticks under way than groups, so that a stage has the next part before it is done with one. A sequence's
- * memory goes to another only when no tick with its rows is under way.
+ * groups: a group's tokens are chosen in one tick at a time, and its next one is planned when what the last
+ * one gave has been taken in (P-26). Parts of prompts wait for nothing (P-30): while nobody answers there may
+ * be more ticks under way than groups, so that a stage has the next part before it is done with one. A
+ * sequence's memory goes to another only when no tick with its rows is under way.
  *
  * The scheduler runs nothing and reads no clock. Plans are completed in the order they were made. No
  * allocation after creation. One thread at a time.

@@ -68,10 +68,9 @@ void tick_trace_add(struct tick_trace *trace, enum trace_event_kind kind, double
 
 static void write_event(FILE *file, const struct tick_trace *trace, const struct trace_event *event) {
     static const char *const names[] = {
-        [TRACE_PLAN] = "plan",   [TRACE_RECEIVE] = "receive-wait",
-        [TRACE_STEP] = "step",   [TRACE_SEND_WAIT] = "send-wait",
-        [TRACE_SEND] = "send",   [TRACE_CHOOSE] = "choose",
-        [TRACE_DRAFT] = "draft", [TRACE_FEEDBACK_WAIT] = "feedback-wait",
+        [TRACE_PLAN] = "plan",     [TRACE_AWAIT] = "await",         [TRACE_RECEIVE] = "receive-wait",
+        [TRACE_STEP] = "step",     [TRACE_SEND_WAIT] = "send-wait", [TRACE_SEND] = "send",
+        [TRACE_CHOOSE] = "choose", [TRACE_DRAFT] = "draft",         [TRACE_FEEDBACK_WAIT] = "feedback-wait",
     };
     fprintf(file,
             ",\n{\"name\": \"%s\", \"ph\": \"X\", \"pid\": 0, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, "
