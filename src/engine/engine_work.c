@@ -155,8 +155,8 @@ static enum status finish_round(struct engine_work *work) {
     struct round_result result;
     TRY(round_finish(work->runner, &result));
     double done = clock_seconds();
-    work->draft_seconds += result.draft_seconds;
-    work->round_seconds += result.step_seconds + result.draft_seconds;
+    work->draft_seconds += result.draft_layer_seconds;
+    work->round_seconds += result.added_seconds;
     scheduler_complete(work->scheduler, &result, done);
     work->planning_seconds += clock_seconds() - done;
     return STATUS_OK;

@@ -95,6 +95,9 @@ enum status executor_obey(struct executor *executor, const struct plan_record *r
  */
 enum status executor_step(struct executor *executor, const struct step_plan *plan, float *logits);
 
+/* How long the last step computed on this rank; waits for other stages are not in it. */
+double executor_step_seconds(const struct executor *executor);
+
 /* The same on all ranks, with logits for the leader, which calls it when nothing is under way. */
 enum status executor_run(struct executor *executor, const struct step_plan *plan, float *logits);
 

@@ -32,6 +32,8 @@ struct executor {
     struct comm_request sends[BOUNDARY_BUFFERS_MAX][BOUNDARY_TENSORS_MAX]; /* that may still read them */
     int buffer;                                                            /* of the last step */
     int64_t step_rows;         /* rows of the last step on all ranks; 0 if it failed */
+    double step_seconds;       /* that the last step took here, */
+    double waited_seconds;     /* and those that it waited for other stages */
     struct row_deal step_deal; /* and which of them are here */
     /* Without rows when drafting is off: */
     struct boundary drafted[2];      /* draft_row_limit rows: a draft pass reads one and writes the other */

@@ -1,4 +1,5 @@
 /* Passes over the model: main layers, head, draft layer, and what stages hand on. */
+#include "base/clock.h"
 #include "engine/batch_upload.h"
 #include "engine/executor_balance.h"
 #include "engine/executor_internal.h"
@@ -258,9 +259,10 @@ static enum status run_main_layers(struct executor *executor, const struct batch
     struct boundary boundary =
         executor_own_boundary(executor, executor_boundary(executor), batch->row_count, &executor->step_deal);
     if (!executor_is_on_first_stage(executor)) {
-        double began = tick_trace_now(executor_trace(executor));
+        double began = clock_seconds();
         TRY(receive_boundary(executor, &boundary));
         tick_trace_add(executor_trace(executor), TRACE_RECEIVE, began);
+        executor->waited_seconds += clock_seconds() - began;
     }
     double began = tick_trace_now(executor_trace(executor));
     TRY(run_own_layers(executor, &step, &boundary, pass));

@@ -74,9 +74,14 @@ static size_t chooser_bytes(const struct round_runner_options *options, unsigned
     return bytes + (options->draft_limit > 0 ? drafting_bytes(options) : 0);
 }
 
+static size_t between_bytes(const struct round_runner_options *options) {
+    return (size_t)options->in_flight_limit * sizeof(struct sent_seconds);
+}
+
 size_t round_runner_bytes(const struct round_runner_options *options, unsigned thread_count) {
     return (round_is_leader(options) ? leader_bytes(options) : 0) +
-           (round_chooses(options) ? chooser_bytes(options, thread_count) : 0);
+           (round_chooses(options) ? chooser_bytes(options, thread_count) : 0) +
+           (round_passes_seconds(options) ? between_bytes(options) : 0);
 }
 
 static enum status alloc_drafting(struct round_runner *runner) {
@@ -178,6 +183,10 @@ enum status round_runner_create(const struct round_runner_options *options, stru
     if (round_chooses(options)) {
         TRY_GOTO(alloc_choice(runner));
     }
+    if (round_passes_seconds(options)) {
+        runner->sent_seconds = calloc((size_t)options->in_flight_limit, sizeof *runner->sent_seconds);
+        CHECK_MEMORY_GOTO(runner->sent_seconds);
+    }
     *out = runner;
     return STATUS_OK;
 fail:
@@ -217,6 +226,7 @@ void round_runner_destroy(struct round_runner **runner_pointer) {
     }
     free_choice(runner);
     free(runner->rounds);
+    free(runner->sent_seconds);
     free(runner->received);
     free(runner->received_extra);
     free(runner->taken);
