@@ -3,13 +3,25 @@
 #include "engine/batch_upload.h"
 #include "engine/executor_internal.h"
 
+static enum status check_snapshots(const struct executor *executor, const struct step_plan *plan) {
+    const struct state_pool_options *pool = &executor->options.states->options;
+    for (int32_t i = 0; i < plan->snapshot_count; i++) {
+        int32_t slot = plan->snapshots[i].slot;
+        CHECK(slot >= pool->sequence_slot_count &&
+                  slot < pool->sequence_slot_count + pool->snapshot_slot_count,
+              STATUS_INTERNAL, "a snapshot goes to slot %d, expected one of %d from %d on", slot,
+              pool->snapshot_slot_count, pool->sequence_slot_count);
+    }
+    return STATUS_OK;
+}
+
 static enum status check_plan(const struct executor *executor, const struct step_plan *plan) {
     int64_t rows = step_plan_row_count(plan);
     CHECK(rows >= 1, STATUS_INTERNAL, "a step without rows was planned");
     CHECK(rows <= executor->options.row_limit && plan->segment_count <= executor->options.segment_limit,
           STATUS_INTERNAL, "a step of %lld rows in %d segments exceeds the planned %d rows in %d segments",
           (long long)rows, plan->segment_count, executor->options.row_limit, executor->options.segment_limit);
-    return STATUS_OK;
+    return check_snapshots(executor, plan);
 }
 
 static enum status run_slot_operation(struct executor *executor,

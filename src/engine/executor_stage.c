@@ -17,7 +17,10 @@ static enum status lead_stage(struct executor *executor, const struct plan_recor
 }
 
 static enum status run_draft(struct executor *executor, const struct draft_plan *plan, float *logits) {
-    struct step_plan batch = {.segments = plan->segments, .segment_count = plan->segment_count};
+    struct step_plan batch = {.segments = plan->segments,
+                              .segment_count = plan->segment_count,
+                              .snapshots = plan->snapshots,
+                              .snapshot_count = plan->snapshot_count};
     TRY(executor_run_pass(executor, &(struct pass){.plan = &batch, .draft = plan, .logits = logits}));
     if (!plan->writes_state_only) {
         executor->last_drafted = 1 - executor->last_drafted;

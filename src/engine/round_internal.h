@@ -70,12 +70,13 @@ struct round_runner {
     int32_t *first_rows; /* [sequence_limit] first row of each segment of the step */
 
     /* Drafting; NULL without it. */
-    float *draft_logits;                 /* [sequence_limit][vocabulary] */
-    float *draft_probabilities;          /* [sequence_limit by slot][draft_limit][vocabulary]: rejection */
-    struct step_segment *draft_segments; /* [sequence_limit] */
-    int32_t *draft_tokens;               /* [row_limit] */
-    int32_t *draft_rows;                 /* [row_limit] */
-    int32_t *drafting;                   /* [sequence_limit] feedback that goes on drafting */
+    float *draft_logits;                   /* [sequence_limit][vocabulary] */
+    float *draft_probabilities;            /* [sequence_limit by slot][draft_limit][vocabulary]: rejection */
+    struct step_segment *draft_segments;   /* [sequence_limit] */
+    struct step_snapshot *draft_snapshots; /* [sequence_limit] */
+    int32_t *draft_tokens;                 /* [row_limit] */
+    int32_t *draft_rows;                   /* [row_limit] */
+    int32_t *drafting;                     /* [sequence_limit] feedback that goes on drafting */
     int32_t drafting_count;
 };
 
