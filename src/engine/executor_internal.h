@@ -55,6 +55,9 @@ struct executor {
     int32_t *staging;  /* batch arrays */
     int32_t *own_rows; /* with ranks: rows of a boundary, counted from the first own one */
     float *scan;       /* one row of a boundary, to look for values that are not finite */
+    struct rank_meter meter;
+    struct rank_report report; /* on its way to the leader */
+    struct comm_request report_request;
 };
 
 /* A pass over the model: main layers, or the draft layer over the boundary that a pass before left. */
@@ -133,6 +136,9 @@ enum status executor_wait_for_buffer(struct executor *executor, int buffer);
 
 /* Saved row `from` is also that of slot `to`. */
 enum status executor_copy_saved_row(struct executor *executor, int32_t from, int32_t to);
+
+/* Answers a record that asks for a report; does not wait for the leader. */
+enum status executor_send_report(struct executor *executor);
 
 /* Memory for records, as this rank needs it. */
 enum status executor_alloc_records(struct executor *executor);

@@ -20,7 +20,8 @@ struct started_round {
     struct round_plan plan;
     int32_t sampled_count;
     uint64_t number;
-    double started; /* on the clock */
+    double started;   /* on the clock */
+    bool has_reports; /* of all ranks, which were asked before it */
 };
 
 /* Feedback on its way. */
@@ -40,7 +41,10 @@ struct round_runner {
     int32_t oldest;
     int32_t in_flight;
     double last_finish;
-    void *received; /* feedback of another rank */
+    struct rank_report *reports; /* [ranks]: what each has done, when it was last asked */
+    bool is_asked;               /* again, and not all answers are here */
+    double asked_at;             /* on the clock */
+    void *received;              /* feedback of another rank */
     void *received_extra;
     struct round_feedback *taken; /* [2 * sequence_limit]: what came back, of answers and of prompts */
 
@@ -93,6 +97,12 @@ static inline float *round_draft_probabilities(const struct round_runner *runner
                ? NULL
                : runner->draft_probabilities + row * runner->options.vocabulary_size;
 }
+
+/* Asks all ranks for reports, if it is time to; they are taken with the round that starts next. */
+enum status round_ask_reports(struct round_runner *runner, bool *is_asked);
+
+/* Takes those that were asked for, before anything else that ranks send. */
+enum status round_take_reports(struct round_runner *runner);
 
 /* This rank's part of a round; feedback is on its way when it returns. */
 enum status round_run_part(struct round_runner *runner, const struct round_plan *plan);
