@@ -119,6 +119,7 @@ enum status engine_work_init(struct engine_work *work, struct engine_core **core
     if (work->core->options.draft.limit > 0) {
         TRY(create_controller(work));
     }
+    TRY(round_rest(work->runner));
     return create_scheduler(work, finished, context);
 }
 
@@ -169,9 +170,11 @@ bool engine_work_run(struct engine_work *work) {
     while (round_in_flight(work->runner) < limit && start_round(work, &status)) {
     }
     if (status == STATUS_OK && round_in_flight(work->runner) == 0) {
-        return false;
-    }
-    if (status == STATUS_OK) {
+        status = round_rest(work->runner);
+        if (status == STATUS_OK) {
+            return false;
+        }
+    } else if (status == STATUS_OK) {
         status = finish_round(work);
     }
     if (status != STATUS_OK) {
@@ -200,6 +203,8 @@ static void add_draft_stats(const struct draft_counters *counters, struct sluice
     stats->draft_switches = counters->switches;
     stats->draft_guard_trips = counters->guard_trips;
     stats->draft_probe_gain = counters->probe_gain;
+    stats->draft_length = counters->length;
+    stats->draft_regime = (enum sluice_draft_regime)counters->regime;
 }
 
 void engine_work_stats(const struct engine_work *work, struct sluice_engine_stats *stats) {
@@ -219,6 +224,9 @@ void engine_work_stats(const struct engine_work *work, struct sluice_engine_stat
         .cached_prompt_tokens = gauges.cached_prompt_tokens,
         .output_tokens = gauges.output_tokens,
     };
+    int rank_count;
+    const struct rank_report *reports = round_reports(work->runner, &rank_count);
+    rank_reports_add_up(reports, rank_count, stats);
     if (work->prefixes != NULL) {
         stats->cached_pages = (int32_t)prefix_cache_counters(work->prefixes).unused_pages;
     }

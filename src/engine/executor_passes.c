@@ -282,8 +282,8 @@ static enum status run_main_layers(struct executor *executor, const struct batch
     if (!executor_is_on_first_stage(executor)) {
         double began = clock_seconds();
         TRY(receive_boundary(executor, &boundary));
+        rank_meter_add_wait(&executor->meter, began);
         tick_trace_add(executor_trace(executor), TRACE_RECEIVE, began);
-        executor->waited_seconds += clock_seconds() - began;
     }
     double began = tick_trace_now(executor_trace(executor));
     TRY(run_own_layers(executor, &step, &boundary, pass));
@@ -291,8 +291,9 @@ static enum status run_main_layers(struct executor *executor, const struct batch
     if (executor_is_on_last_stage(executor)) {
         return STATUS_OK;
     }
-    began = tick_trace_now(executor_trace(executor));
+    began = clock_seconds();
     TRY(send_boundary(executor, &boundary));
+    rank_meter_add_send(&executor->meter, began);
     tick_trace_add(executor_trace(executor), TRACE_SEND, began);
     return STATUS_OK;
 }

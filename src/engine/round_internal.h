@@ -22,6 +22,7 @@ struct started_round {
     uint64_t number;
     double started;       /* on the clock */
     double stage_seconds; /* that the leader's stage took, if it is another than the last */
+    bool has_reports;     /* of all ranks, which were asked before it */
 };
 
 /* Times of a tick's stages on their way to the stage behind. */
@@ -47,7 +48,10 @@ struct round_runner {
     int32_t oldest;
     int32_t in_flight;
     double last_finish;
-    void *received; /* feedback of another rank */
+    struct rank_report *reports; /* [ranks]: what each has done, when it was last asked */
+    bool is_asked;               /* again, and not all answers are here */
+    double asked_at;             /* on the clock */
+    void *received;              /* feedback of another rank */
     void *received_extra;
     struct round_feedback *taken; /* [2 * sequence_limit]: what came back, of answers and of prompts */
 
@@ -70,12 +74,13 @@ struct round_runner {
     int32_t *first_rows; /* [sequence_limit] first row of each segment of the step */
 
     /* Drafting; NULL without it. */
-    float *draft_logits;                 /* [sequence_limit][vocabulary] */
-    float *draft_probabilities;          /* [sequence_limit by slot][draft_limit][vocabulary]: rejection */
-    struct step_segment *draft_segments; /* [sequence_limit] */
-    int32_t *draft_tokens;               /* [row_limit] */
-    int32_t *draft_rows;                 /* [row_limit] */
-    int32_t *drafting;                   /* [sequence_limit] feedback that goes on drafting */
+    float *draft_logits;                   /* [sequence_limit][vocabulary] */
+    float *draft_probabilities;            /* [sequence_limit by slot][draft_limit][vocabulary]: rejection */
+    struct step_segment *draft_segments;   /* [sequence_limit] */
+    struct step_snapshot *draft_snapshots; /* [sequence_limit] */
+    int32_t *draft_tokens;                 /* [row_limit] */
+    int32_t *draft_rows;                   /* [row_limit] */
+    int32_t *drafting;                     /* [sequence_limit] feedback that goes on drafting */
     int32_t drafting_count;
 };
 
@@ -109,6 +114,12 @@ static inline float *round_draft_probabilities(const struct round_runner *runner
                ? NULL
                : runner->draft_probabilities + row * runner->options.vocabulary_size;
 }
+
+/* Asks all ranks for reports, if it is time to; they are taken with the round that starts next. */
+enum status round_ask_reports(struct round_runner *runner, bool *is_asked);
+
+/* Takes those that were asked for, before anything else that ranks send. */
+enum status round_take_reports(struct round_runner *runner);
 
 /* This rank's part of a round; feedback is on its way when it returns. */
 enum status round_run_part(struct round_runner *runner, const struct round_plan *plan);

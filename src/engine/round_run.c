@@ -157,13 +157,17 @@ static int32_t count_sampled(const struct round_plan *plan) {
 
 static enum status start_round(struct round_runner *runner, const struct round_plan *plan) {
     int32_t limit = runner->options.in_flight_limit;
+    bool has_reports;
     CHECK(runner->in_flight < limit, STATUS_INTERNAL, "a round was started while %d were under way",
           runner->in_flight);
+    rank_meter_start(executor_meter(runner->options.executor));
+    TRY(round_ask_reports(runner, &has_reports));
     runner->rounds[(runner->oldest + runner->in_flight++) % limit] =
         (struct started_round){.plan = *plan,
                                .sampled_count = count_sampled(plan),
                                .number = runner->number,
-                               .started = clock_seconds()};
+                               .started = clock_seconds(),
+                               .has_reports = has_reports};
     TRY(executor_lead(runner->options.executor,
                       &(struct plan_record){.kind = PLAN_KIND_ROUND, .round = *plan}));
     struct started_round *started = &runner->rounds[(runner->oldest + runner->in_flight - 1) % limit];
@@ -206,8 +210,11 @@ static enum status receive_feedback(struct round_runner *runner, const struct st
     const struct round_runner_options *options = &runner->options;
     size_t extra_bytes;
     bool is_here = round_chooses(options);
-    double began = tick_trace_now(options->trace);
+    double began = clock_seconds();
     trace_round(runner, &round->plan, round->number);
+    if (round->has_reports) {
+        TRY(round_take_reports(runner));
+    }
     const struct sent_feedback *sent =
         is_here ? &runner->sent[round->number % (uint64_t)options->in_flight_limit] : NULL;
     *memory = is_here ? sent->memory : runner->received;
@@ -219,6 +226,7 @@ static enum status receive_feedback(struct round_runner *runner, const struct st
     if (!is_here && extra_bytes > 0) {
         TRY(receive(runner, runner->received_extra, extra_bytes));
     }
+    rank_meter_add_wait(executor_meter(options->executor), began);
     tick_trace_add(options->trace, TRACE_FEEDBACK_WAIT, began);
     return STATUS_OK;
 }
@@ -286,6 +294,9 @@ enum status round_follow(struct round_runner *runner) {
         if (record.kind == PLAN_KIND_END) {
             TRY(round_finish_stage_seconds(runner));
             return executor_finish_sends(executor);
+        }
+        if (record.kind == PLAN_KIND_ROUND) {
+            rank_meter_start(executor_meter(executor));
         }
         TRY(record.kind == PLAN_KIND_ROUND ? round_run_part(runner, &record.round)
                                            : executor_obey(executor, &record));
