@@ -196,6 +196,8 @@ static void remember_plan(struct draft_controller *controller, enum draft_regime
 static void count_plan(struct draft_controller *controller, enum draft_regime regime) {
     struct draft_counters *counters = &controller->counters;
     int32_t length = controller->planned.pass_count;
+    counters->length = length;
+    counters->regime = regime;
     counters->ticks_by_length[length]++;
     counters->warm_ticks += regime == DRAFT_REGIME_WARM ? 1 : 0;
     counters->cold_ticks += regime == DRAFT_REGIME_COLD ? 1 : 0;

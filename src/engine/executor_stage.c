@@ -2,6 +2,7 @@
  * What comes after a step's layers, on all ranks of the last stage: more rows of the head, passes of the
  * draft layer. The rank that chooses tokens leads.
  */
+#include "base/clock.h"
 #include "engine/batch_upload.h"
 #include "engine/executor_internal.h"
 
@@ -95,7 +96,9 @@ enum status executor_follow_passes(struct executor *executor) {
     struct plan_record record;
     for (;;) {
         uint64_t bytes = 0;
+        double began = clock_seconds();
         TRY(comm_broadcast_host(ranks->step.tensor, 0, &bytes, sizeof bytes));
+        rank_meter_add_wait(&executor->meter, began);
         CHECK(bytes <= executor->record_bytes, STATUS_INTERNAL,
               "a plan of %llu bytes came in, at most %zu fit", (unsigned long long)bytes,
               executor->record_bytes);

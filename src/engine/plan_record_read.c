@@ -209,6 +209,8 @@ enum status plan_record_read(const void *memory, size_t bytes, uint64_t number,
     case PLAN_KIND_CHANGE_STATE:
     case PLAN_KIND_PASSES_END:
     case PLAN_KIND_HEAD:
+    case PLAN_KIND_REPORT:
+    case PLAN_KIND_REST:
     case PLAN_KIND_END:
         out->step = make_step(head, rows, room->segments);
         break;

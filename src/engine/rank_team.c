@@ -43,6 +43,8 @@ struct rank_team {
     bool is_led;                 /* the others follow this process's leader */
 };
 
+_Static_assert((int)TEAM_RANKS_MAX <= (int)SLUICE_STAGES_MAX, "a stage has a rank");
+
 int rank_team_size(const struct sluice_parallel_options *parallel) {
     return parallel->tensor * parallel->pipeline;
 }
