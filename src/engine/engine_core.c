@@ -10,6 +10,8 @@
 #include "engine/memory_plan.h"
 #include "engine/model_digest.h"
 #include "engine/rank_team.h"
+#include "engine/rank_timeline.h"
+#include "engine/trace_file.h"
 #include "lib/json.h"
 #include "model/model_registry.h"
 #include "parallel/layout_check.h"
@@ -269,7 +271,8 @@ static void fill_ledger(struct engine_core *core) {
     ledger->slot_state_bytes = (size_t)core->options.sequence_limit * core->states.slot_bytes;
     ledger->snapshot_bytes = (size_t)engine_core_snapshot_count(core) * core->states.snapshot_bytes;
     ledger->step_bytes = executor_step_bytes(core->executor);
-    ledger->host_bytes = round_runner_bytes(&runner, worker_pool_thread_count(core->pool));
+    ledger->host_bytes = round_runner_bytes(&runner, worker_pool_thread_count(core->pool)) +
+                         executor_trace_bytes(core->executor);
     ledger->draft_bytes = core->options.draft.limit == 0 ? 0 : draft_bytes(core, &runner);
     ledger->page_tokens = core->options.page_tokens;
 }
@@ -337,7 +340,7 @@ static enum status create_trace(struct engine_core *core) {
         return STATUS_OK;
     }
     if (rank == 0) {
-        TRY(tick_trace_write(path, NULL, 0));
+        TRY(trace_file_prepare(path, core->options.trace_continues));
     }
     return tick_trace_create(rank, ranks == NULL ? 0 : ranks->stage, TRACE_EVENTS, &core->trace);
 }
@@ -446,7 +449,7 @@ void engine_core_close(struct engine_core **core_pointer) {
         return;
     }
     if (core->trace != NULL && core->layout == NULL) {
-        tick_trace_write_or_warn(core->options.trace_path, &core->trace, 1);
+        rank_timeline_write(core->options.trace_path, &core->trace, 1);
     }
     tick_trace_destroy(&core->trace);
     executor_destroy(&core->executor);

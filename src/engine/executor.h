@@ -66,6 +66,9 @@ struct executor_sent_bytes {
 };
 struct executor_sent_bytes executor_sent_bytes(const struct executor *executor);
 
+/* Bytes of its part of a timeline, 0 without one. */
+size_t executor_trace_bytes(const struct executor *executor);
+
 /* What this rank has done so far. */
 void executor_report(const struct executor *executor, struct rank_report *out);
 

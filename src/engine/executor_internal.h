@@ -59,6 +59,7 @@ struct executor {
     struct rank_meter meter;
     struct rank_report report; /* on its way to the leader */
     struct comm_request report_request;
+    struct trace_event *trace_piece; /* of another rank; with a trace, of the leader of processes */
 };
 
 /* A pass over the model: main layers, or the draft layer over the boundary that a pass before left. */
@@ -137,6 +138,9 @@ enum status executor_wait_for_buffer(struct executor *executor, int buffer);
 
 /* Saved row `from` is also that of slot `to`. */
 enum status executor_copy_saved_row(struct executor *executor, int32_t from, int32_t to);
+
+/* Sends this rank's timeline to the leader, which has asked for it. */
+enum status executor_send_trace(struct executor *executor);
 
 /* Answers a record that asks for a report; does not wait for the leader. */
 enum status executor_send_report(struct executor *executor);

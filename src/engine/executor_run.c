@@ -97,6 +97,8 @@ enum status executor_obey(struct executor *executor, const struct plan_record *r
         return executor_send_report(executor);
     case PLAN_KIND_REPORT:
         return executor_send_report(executor);
+    case PLAN_KIND_TRACE:
+        return executor_send_trace(executor);
     case PLAN_KIND_DRAFT:
     case PLAN_KIND_HEAD:
     case PLAN_KIND_ROUND:

@@ -211,6 +211,7 @@ enum status plan_record_read(const void *memory, size_t bytes, uint64_t number,
     case PLAN_KIND_HEAD:
     case PLAN_KIND_REPORT:
     case PLAN_KIND_REST:
+    case PLAN_KIND_TRACE:
     case PLAN_KIND_END:
         out->step = make_step(head, rows, room->segments);
         break;

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "engine/executor_balance.h"
 #include "engine/rank_team_groups.h"
+#include "engine/rank_timeline.h"
 #include "engine/round.h"
 #include "engine/scheduler.h"
 #include "engine/stage_cut.h"
@@ -57,9 +58,6 @@ static enum status check_options(const struct sluice_engine_options *options) {
     CHECK(parallel->shared_rows_min >= 0, STATUS_OUT_OF_RANGE,
           "shared_rows_min is %d, expected 0 or the fewest rows of a step that ranks share",
           parallel->shared_rows_min);
-    CHECK(options->trace_path == NULL || parallel->job == NULL, STATUS_UNSUPPORTED,
-          "a trace shows ranks that are threads of one process: leave --trace out, or "
-          "--distributed-executor-backend");
     CHECK(options->prefix_cache_directory == NULL, STATUS_UNSUPPORTED,
           "a prefix cache on disk works with one rank only so far: leave --prefix-cache-dir out, or -tp and "
           "-pp");
@@ -358,17 +356,21 @@ static void end_followers(struct rank_team *team) {
     }
 }
 
-/* All have ended. */
-static void write_trace(const struct rank_team *team) {
+/* Threads have ended, processes are still there to ask. */
+static void write_trace(const struct rank_team *team, bool has_ended) {
     struct tick_trace *traces[TEAM_RANKS_MAX] = {NULL};
     const struct engine_core *leader = team->members[0].core;
-    if (leader == NULL || leader->trace == NULL) {
+    if (leader == NULL || leader->trace == NULL || !team->is_led || has_ended != (team->job == NULL)) {
+        return;
+    }
+    if (team->job != NULL) {
+        rank_timeline_gather(leader->options.trace_path, leader->executor);
         return;
     }
     for (int i = 0; i < team->local_count; i++) {
         traces[i] = team->members[i].core == NULL ? NULL : team->members[i].core->trace;
     }
-    tick_trace_write_or_warn(leader->options.trace_path, traces, team->local_count);
+    rank_timeline_write(leader->options.trace_path, traces, team->local_count);
 }
 
 void rank_team_close(struct rank_team **team_pointer) {
@@ -378,8 +380,9 @@ void rank_team_close(struct rank_team **team_pointer) {
         return;
     }
     if (team->members != NULL) {
+        write_trace(team, false);
         end_followers(team);
-        write_trace(team);
+        write_trace(team, true);
     }
     for (int i = team->local_count - 1; i >= 0 && team->members != NULL; i--) {
         struct rank_member *member = &team->members[i];

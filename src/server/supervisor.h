@@ -33,10 +33,12 @@ struct supervisor_options {
     double step_seconds;     /* the same for a step while there are requests; 0: no limit */
     double start_seconds;    /* the same from its start until it is ready; 0: no limit */
     int restart_limit;       /* of a worker in a row, each up for less than a minute; then it stays down */
+    double quit_seconds;     /* for workers to end once they are asked to: then they are killed */
     double restart_seconds;  /* before the first of them; doubles with each, up to half a minute */
 };
 
-/* One worker, pings each second with 30 s to answer, steps of 10 minutes, 10 restarts from 0.1 s on. */
+/* One worker, pings each second with 30 s to answer, steps of 10 minutes, 10 restarts from 0.1 s on, 2 s to
+ * end. */
 struct supervisor_options supervisor_options_default(void);
 
 /*

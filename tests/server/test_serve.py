@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """`sluice serve` from outside, over plain sockets: its own paths, keys, ids, logs, errors, signals, workers."""
+import fcntl
 import json
 import os
+import re
 import signal
 import socket
 import ssl
@@ -85,6 +87,21 @@ def test_access_log(server):
     assert first["peer"] == "127.0.0.1" and first["method"] == "GET" and int(first["bytes"]) > 0, first
     assert second["status"] == "400" and second["id"] == "-", second
     assert third["path"] == "/v1/chat/completions" and int(third["bytes"]) > 300 and float(third["seconds"]) > 0, third
+
+
+def test_full_pipe():
+    """A log that nobody reads stops nobody; that lines are lost is counted, and said once."""
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    with open(writer, "wb") as output, Serve(PROGRAM, MODEL, output=output) as server:
+        for _ in range(150):
+            assert server.get("/v1/" + "x" * 3000).status == 404
+        assert server.post("/v1/completions", {"prompt": "Once", "max_tokens": 3}).status == 200
+        dropped = re.search(r"^sluice:access_log_dropped_lines_total\{.*\} (\d+)$", server.get("/metrics").body.decode(), re.M)
+        assert 20 < int(dropped.group(1)) < 130, dropped.group(0)
+        wait_until(lambda: any("access log" in line for line in server.lines), PATIENCE, "nothing is said of lost lines")
+        assert len([line for line in server.lines if "access log" in line]) == 1, server.lines
+    os.close(reader)
 
 
 def test_leaving(server):
@@ -360,7 +377,7 @@ def main():
                      test_cors_off):
             test(server)
     for test in (test_keys_and_origins, test_full, test_worker_death, test_drain, test_second_signal, test_drain_limit,
-                 test_options_of_vllm):
+                 test_options_of_vllm, test_full_pipe):
         test()
     with tempfile.TemporaryDirectory() as folder:
         for test in (test_unix_socket, test_tls, test_service_manager, test_refused_command_lines):
