@@ -210,6 +210,11 @@ int engine_core_in_flight(const struct sluice_engine_options *options) {
     return options->parallel.in_flight == 0 ? options->parallel.pipeline : options->parallel.in_flight;
 }
 
+int engine_core_round_limit(const struct sluice_engine_options *options) {
+    int groups = engine_core_in_flight(options);
+    return groups > 1 && groups < DRAFT_TICKS_UNDER_WAY_MAX ? groups + 1 : groups;
+}
+
 struct round_runner_options engine_core_runner_options(const struct engine_core *core) {
     return (struct round_runner_options){
         .executor = core->executor,
@@ -220,7 +225,7 @@ struct round_runner_options engine_core_runner_options(const struct engine_core 
         .sequence_limit = core->options.sequence_limit,
         .row_limit = core->options.step_token_limit,
         .draft_limit = core->options.draft.limit,
-        .in_flight_limit = engine_core_in_flight(&core->options),
+        .in_flight_limit = engine_core_round_limit(&core->options),
         .draft_sampling = (enum draft_sampling)core->options.draft.sampling,
     };
 }

@@ -82,6 +82,9 @@ int32_t engine_core_snapshot_count(const struct engine_core *core);
 /* Rounds under way at once that the options ask for. */
 int engine_core_in_flight(const struct sluice_engine_options *options);
 
+/* Rounds under way at once: one more where groups take turns, for prompts while nobody answers. */
+int engine_core_round_limit(const struct sluice_engine_options *options);
+
 /* What a round runner for this core needs; its memory is in the core's ledger. */
 struct round_runner_options engine_core_runner_options(const struct engine_core *core);
 

@@ -91,7 +91,8 @@ static enum status create_scheduler(struct engine_work *work,
         .draft_limit = core->options.draft.limit,
         .draft_window = draft_window(core),
         .snapshot_interval = snapshot_interval(core->options.page_tokens),
-        .in_flight_limit = engine_core_in_flight(&core->options),
+        .group_count = engine_core_in_flight(&core->options),
+        .in_flight_limit = engine_core_round_limit(&core->options),
         .vocabulary_size = core->model->vocabulary_size,
         .finished = finished,
         .finished_context = context,
@@ -164,7 +165,7 @@ static enum status finish_round(struct engine_work *work) {
 }
 
 bool engine_work_run(struct engine_work *work) {
-    int32_t limit = engine_core_in_flight(&work->core->options);
+    int32_t limit = engine_core_round_limit(&work->core->options);
     enum status status = STATUS_OK;
     while (round_in_flight(work->runner) < limit && start_round(work, &status)) {
     }

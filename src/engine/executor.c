@@ -161,6 +161,7 @@ fail:
 void executor_destroy(struct executor **executor) {
     if (*executor != NULL) {
         struct executor_ranks *ranks = (*executor)->options.ranks;
+        executor_drop_boundaries(*executor);
         if (ranks != NULL) {
             free(ranks->step.offsets);
             free(ranks->step.pair_experts);

@@ -180,6 +180,29 @@ enum status executor_wait_for_buffer(struct executor *executor, int buffer) {
     return STATUS_OK;
 }
 
+enum status executor_await_boundary(struct executor *executor, int buffer) {
+    const struct executor_ranks *ranks = executor->options.ranks;
+    const struct boundary *boundary = &executor->boundaries[buffer];
+    double began = tick_trace_now(executor_trace(executor));
+    for (int i = 0; i < boundary->count; i++) {
+        TRY(comm_start_receive_early(ranks->pipeline, executor->queue.stream, ranks->stage - 1,
+                                     boundary->tensors[i].data, tensor_bytes(&boundary->tensors[i]),
+                                     &executor->receives[buffer][i]));
+    }
+    tick_trace_add(executor_trace(executor), TRACE_AWAIT, began);
+    return STATUS_OK;
+}
+
+void executor_drop_boundaries(struct executor *executor) {
+    struct comm *pipeline = executor->options.ranks == NULL ? NULL : executor->options.ranks->pipeline;
+    for (int buffer = 0; buffer < BOUNDARY_BUFFERS_MAX && pipeline != NULL; buffer++) {
+        for (int i = 0; i < BOUNDARY_TENSORS_MAX; i++) {
+            comm_cancel(pipeline, &executor->receives[buffer][i]);
+            comm_cancel(pipeline, &executor->sends[buffer][i]);
+        }
+    }
+}
+
 /*
  * The boundary of the stage before: the rows that this rank has, from the rank that has the same ones (S-18).
  * Nothing moves in a dry run.
@@ -187,10 +210,8 @@ enum status executor_wait_for_buffer(struct executor *executor, int buffer) {
 static enum status receive_boundary(struct executor *executor, const struct boundary *boundary) {
     const struct executor_ranks *ranks = executor->options.ranks;
     for (int i = 0; i < boundary->count && !executor->queue.is_dry; i++) {
-        struct comm_request request;
-        TRY(comm_start_receive(ranks->pipeline, executor->queue.stream, ranks->stage - 1,
-                               boundary->tensors[i].data, tensor_bytes(&boundary->tensors[i]), &request));
-        TRY(comm_wait(ranks->pipeline, &request));
+        TRY(comm_wait_sized(ranks->pipeline, &executor->receives[executor->buffer][i],
+                            tensor_bytes(&boundary->tensors[i])));
     }
     return STATUS_OK;
 }

@@ -48,18 +48,35 @@ static enum status change_state(struct executor *executor, const struct step_pla
     return STATUS_OK;
 }
 
-enum status executor_step(struct executor *executor, const struct step_plan *plan, float *logits) {
-    TRY(check_plan(executor, plan));
-    TRY(change_state(executor, plan));
-    executor->step_rows = 0;
-    executor->buffer = (executor->buffer + 1) % executor_buffer_count(executor);
+/*
+ * The step's buffer is free, and so is that of the step behind it, whose boundary may come in while this one
+ * is computed (P-20, P-21).
+ */
+static enum status prepare_buffers(struct executor *executor) {
     double began = clock_seconds();
-    double waited_before = executor->meter.wait_seconds;
-    TRY(executor_wait_for_buffer(executor, executor->buffer));
+    executor->buffer = executor_next_buffer(executor);
+    int free_buffer = executor->buffer;
+    if (!executor_is_on_first_stage(executor)) {
+        if (executor->receives[executor->buffer][0].state == NULL) { /* the first step */
+            TRY(executor_await_boundary(executor, executor->buffer));
+        }
+        free_buffer = executor_next_buffer(executor);
+    }
+    TRY(executor_wait_for_buffer(executor, free_buffer));
     if (!executor_is_on_last_stage(executor)) {
         rank_meter_add_wait(&executor->meter, began);
         tick_trace_add(executor_trace(executor), TRACE_SEND_WAIT, began);
     }
+    return executor_is_on_first_stage(executor) ? STATUS_OK : executor_await_boundary(executor, free_buffer);
+}
+
+enum status executor_step(struct executor *executor, const struct step_plan *plan, float *logits) {
+    TRY(check_plan(executor, plan));
+    TRY(change_state(executor, plan));
+    executor->step_rows = 0;
+    double began = clock_seconds();
+    double waited_before = executor->meter.wait_seconds;
+    TRY(prepare_buffers(executor));
     TRY(executor_run_pass(executor, &(struct pass){.plan = plan, .logits = logits}));
     executor->step_rows = step_plan_row_count(plan);
     executor->step_seconds = clock_seconds() - began - (executor->meter.wait_seconds - waited_before);

@@ -134,7 +134,7 @@ static enum status place_member(struct rank_team *team, int index, const struct 
     ranks->end_layer = team->first_layers[place.pipeline + 1];
     ranks->vocabulary_part =
         shard_cut_vocabulary(sizes->model->vocabulary_size, place.tensor, team->mesh.tensor).count;
-    ranks->in_flight_limit = engine_core_in_flight(&sizes->options);
+    ranks->in_flight_limit = engine_core_round_limit(&sizes->options);
     int64_t context = sizes->options.context_tokens;
     ranks->bounds =
         bounds_of(&sizes->options, (context + sizes->options.page_tokens - 1) / sizes->options.page_tokens);

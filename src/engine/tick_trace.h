@@ -14,6 +14,7 @@
 
 enum trace_event_kind {
     TRACE_PLAN,          /* the leader plans */
+    TRACE_AWAIT,         /* has a buffer ready for the boundary of a later tick */
     TRACE_RECEIVE,       /* waits for the boundary of the stage before */
     TRACE_STEP,          /* layers, and on the last stage the head */
     TRACE_SEND_WAIT,     /* waits until the buffer that the step works in has been sent */

@@ -108,10 +108,9 @@ void trace_file_add_track(struct trace_file *trace, const struct trace_track *tr
 void trace_file_add_events(struct trace_file *trace, const struct trace_track *track,
                            const struct trace_event *events, int64_t count) {
     static const char *const names[] = {
-        [TRACE_PLAN] = "plan",   [TRACE_RECEIVE] = "receive-wait",
-        [TRACE_STEP] = "step",   [TRACE_SEND_WAIT] = "send-wait",
-        [TRACE_SEND] = "send",   [TRACE_CHOOSE] = "choose",
-        [TRACE_DRAFT] = "draft", [TRACE_FEEDBACK_WAIT] = "feedback-wait",
+        [TRACE_PLAN] = "plan",     [TRACE_AWAIT] = "await",         [TRACE_RECEIVE] = "receive-wait",
+        [TRACE_STEP] = "step",     [TRACE_SEND_WAIT] = "send-wait", [TRACE_SEND] = "send",
+        [TRACE_CHOOSE] = "choose", [TRACE_DRAFT] = "draft",         [TRACE_FEEDBACK_WAIT] = "feedback-wait",
     };
     for (int64_t i = 0; i < count; i++) {
         const struct trace_event *event = &events[i];

@@ -31,12 +31,14 @@ struct span {
 
 struct timeline {
     struct span steps[STAGES][TICKS_MAX];
+    double awaited[STAGES][TICKS_MAX + 1]; /* when a stage was ready to receive each tick's boundary */
+    int await_counts[STAGES];
     int tick_count;
     int counts[16]; /* by position in kind_names */
 };
 
-static const char *const kind_names[] = {"plan", "receive-wait", "step",          "send-wait",
-                                         "send", "choose",       "feedback-wait", "draft"};
+static const char *const kind_names[] = {"plan",   "receive-wait",  "step",  "send-wait", "send",
+                                         "choose", "feedback-wait", "await", "draft"};
 enum { KINDS = sizeof kind_names / sizeof kind_names[0] };
 
 static void run_requests(struct sluice_engine *engine) {
@@ -82,6 +84,10 @@ static void read_event(const struct json *event, struct timeline *out) {
     assert_true(duration >= 0.0);
     assert_in_range(rank, 0, STAGES - 1);
     assert_in_range(tick, 0, TICKS_MAX - 1);
+    if (strcmp(name, "await") == 0) {
+        assert_true(out->await_counts[rank] <= TICKS_MAX);
+        out->awaited[rank][out->await_counts[rank]++] = began + duration;
+    }
     if (strcmp(name, "step") == 0) {
         struct span *step = &out->steps[rank][tick];
         assert_true(step->began == 0.0);
@@ -143,6 +149,20 @@ static void expect_order(const struct timeline *timeline) {
     }
 }
 
+/* A stage is ready for the boundary of a tick before it computes the one before (P-20, P-21). */
+static void expect_early_receives(const struct timeline *timeline) {
+    assert_int_equal(timeline->await_counts[0], 0);
+    for (int stage = 1; stage < STAGES; stage++) {
+        assert_int_equal(timeline->await_counts[stage], timeline->tick_count + 1);
+        for (int tick = 0; tick < timeline->tick_count; tick++) {
+            assert_true(
+                is_not_before(timeline->steps[stage][tick].began, timeline->awaited[stage][tick + 1]));
+            assert_true(tick == 0 || is_not_before(timeline->awaited[stage][tick + 1],
+                                                   timeline->steps[stage][tick - 1].ended));
+        }
+    }
+}
+
 /* Pairs of ticks of different groups that were computed on different stages at the same time. */
 static int count_overlaps(const struct timeline *timeline) {
     int count = 0;
@@ -160,11 +180,13 @@ static void stages_follow_and_groups_overlap(void **state) {
     static struct timeline timeline;
     run_traced(STAGES, 0, 0, &timeline);
     expect_order(&timeline);
+    expect_early_receives(&timeline);
     assert_true(count_overlaps(&timeline) > 0);
     /* One of each a tick; boundaries come in on all stages but the first and leave on all but the last. */
-    static const int per_tick[KINDS] = {1, STAGES - 1, STAGES, STAGES - 1, STAGES - 1, 1, 1, 0};
+    static const int per_tick[KINDS] = {1, STAGES - 1, STAGES, STAGES - 1, STAGES - 1, 1, 1, STAGES - 1, 0};
+    static const int more[KINDS] = {0, 0, 0, 0, 0, 0, 0, STAGES - 1, 0}; /* for a tick that does not come */
     for (int kind = 0; kind < KINDS; kind++) {
-        assert_int_equal(timeline.counts[kind], per_tick[kind] * timeline.tick_count);
+        assert_int_equal(timeline.counts[kind], per_tick[kind] * timeline.tick_count + more[kind]);
     }
 }
 
