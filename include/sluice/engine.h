@@ -94,6 +94,7 @@ enum { SLUICE_LAYER_PARTITION_BYTES = 256 };
 /* Ranks that run one model together: threads of this process, or the processes of a job. No choice changes a
  * bit. */
 struct sluice_parallel_options {
+    int data; /* replicas, each with requests and state of its own, that share whole experts; 0 and 1: one */
     int pipeline; /* stages, each with its layers; 1: no pipeline */
     int tensor;   /* ranks of a stage, each with its part of the matrices; 1: no tensor parallelism */
     bool has_expert_parallelism; /* whole experts on the ranks of a stage, else every expert cut between them
@@ -156,7 +157,7 @@ struct sluice_memory_ledger {
     int64_t token_capacity; /* page_count * page_tokens: sessions times context */
 };
 
-/* What was loaded and planned. */
+/* What was loaded and planned; of all replicas together. */
 struct sluice_engine_facts {
     int64_t vocabulary_size;
     int64_t context_tokens;
@@ -170,7 +171,10 @@ struct sluice_engine_facts {
     struct sluice_memory_ledger memory;
 };
 
-/* What the engine has done and is doing; a consistent picture between two steps. */
+/*
+ * What the engine has done and is doing; a consistent picture between two steps. Of several replicas it is
+ * the sum, seconds included, and the draft_probe_gain of the first.
+ */
 struct sluice_engine_stats {
     int32_t running_requests;
     int32_t waiting_requests;

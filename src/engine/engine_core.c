@@ -428,10 +428,19 @@ enum status engine_core_measure(const struct sluice_engine_options *options, str
 }
 
 enum status engine_core_open(const struct sluice_engine_options *options, struct engine_core **out) {
+    CHECK(rank_team_replicas(&options->parallel) == 1, STATUS_UNSUPPORTED,
+          "steps of %d replicas that share experts meet in each layer: one replica cannot run alone here, "
+          "leave -dp out",
+          options->parallel.data);
+    return engine_core_open_replicas(options, out);
+}
+
+enum status engine_core_open_replicas(const struct sluice_engine_options *options,
+                                      struct engine_core **cores) {
     double started = clock_seconds();
-    TRY(rank_team_size(&options->parallel) == 1 ? open_core(options, NULL, NULL, true, out)
-                                                : rank_team_open(options, out));
-    (*out)->facts.load_seconds = clock_seconds() - started;
+    TRY(rank_team_size(&options->parallel) == 1 ? open_core(options, NULL, NULL, true, cores)
+                                                : rank_team_open(options, cores));
+    (*cores)->facts.load_seconds = clock_seconds() - started;
     return STATUS_OK;
 }
 

@@ -145,7 +145,8 @@ static struct plan_head make_head(const struct plan_record *record, const struct
                               .mask_flag_count = round->row_masks != NULL ? step->logit_row_count : 0,
                               .source_row_count = is_draft ? rows : 0,
                               .page_update_count = step->page_update_count,
-                              .slot_operation_count = step->slot_operation_count};
+                              .slot_operation_count = step->slot_operation_count,
+                              .joint_draft_passes = round->joint_draft_passes};
 }
 
 size_t plan_record_write(const struct plan_record *record, uint64_t number, void *memory) {

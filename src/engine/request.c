@@ -7,15 +7,29 @@
 #include "base/condition.h"
 #include "engine/engine_internal.h"
 
-static enum status submit(struct sluice_engine *engine, const struct sluice_request_options *options,
+/* The one with the fewest requests; the first one of these. */
+static struct engine_replica *choose_replica(struct sluice_engine *engine) {
+    struct engine_replica *best = engine->replicas;
+    int32_t fewest = INT32_MAX;
+    for (int i = 0; i < engine->replica_count && engine->replica_count > 1; i++) {
+        struct engine_replica *replica = &engine->replicas[i];
+        pthread_mutex_lock(&replica->mutex);
+        best = replica->open_requests < fewest ? replica : best;
+        fewest = replica->open_requests < fewest ? replica->open_requests : fewest;
+        pthread_mutex_unlock(&replica->mutex);
+    }
+    return best;
+}
+
+static enum status submit(struct engine_replica *replica, const struct sluice_request_options *options,
                           struct sluice_request **out) {
     struct sluice_request *request = calloc(1, sizeof *request);
     CHECK_MEMORY(request);
-    request->engine = engine;
+    request->replica = replica;
     request->notify = options->notify;
     request->notify_context = options->notify_context;
     request->state.message = "";
-    enum status status = sequence_init(&request->sequence, options, &engine->bounds, clock_seconds());
+    enum status status = sequence_init(&request->sequence, options, &replica->bounds, clock_seconds());
     if (status == STATUS_OK) {
         status = condition_init(&request->changed);
     }
@@ -24,15 +38,16 @@ static enum status submit(struct sluice_engine *engine, const struct sluice_requ
         free(request);
         return error_forward(status, ERROR_HERE);
     }
-    pthread_mutex_lock(&engine->mutex);
-    if (engine->last_submitted == NULL) {
-        engine->first_submitted = request;
+    pthread_mutex_lock(&replica->mutex);
+    if (replica->last_submitted == NULL) {
+        replica->first_submitted = request;
     } else {
-        engine->last_submitted->next_submitted = request;
+        replica->last_submitted->next_submitted = request;
     }
-    engine->last_submitted = request;
-    pthread_cond_signal(&engine->wanted);
-    pthread_mutex_unlock(&engine->mutex);
+    replica->last_submitted = request;
+    replica->open_requests++;
+    pthread_cond_signal(&replica->wanted);
+    pthread_mutex_unlock(&replica->mutex);
     *out = request;
     return STATUS_OK;
 }
@@ -41,7 +56,7 @@ enum sluice_status sluice_engine_submit(struct sluice_engine *engine,
                                         const struct sluice_request_options *options,
                                         struct sluice_request **out) {
     *out = NULL;
-    return (enum sluice_status)submit(engine, options, out);
+    return (enum sluice_status)submit(choose_replica(engine), options, out);
 }
 
 static bool is_worth_waking(const struct sluice_request_state *state, size_t seen_tokens,
@@ -52,7 +67,7 @@ static bool is_worth_waking(const struct sluice_request_state *state, size_t see
 
 struct sluice_request_state sluice_request_wait(struct sluice_request *request, size_t seen_tokens,
                                                 size_t seen_prompt_tokens, double timeout_seconds) {
-    pthread_mutex_t *mutex = &request->engine->mutex;
+    pthread_mutex_t *mutex = &request->replica->mutex;
     double end = clock_seconds() + timeout_seconds;
     bool is_in_time = true;
     pthread_mutex_lock(mutex);
@@ -69,9 +84,9 @@ struct sluice_request_state sluice_request_wait(struct sluice_request *request, 
 }
 
 struct sluice_request_state sluice_request_state(struct sluice_request *request) {
-    pthread_mutex_lock(&request->engine->mutex);
+    pthread_mutex_lock(&request->replica->mutex);
     struct sluice_request_state state = request->state;
-    pthread_mutex_unlock(&request->engine->mutex);
+    pthread_mutex_unlock(&request->replica->mutex);
     return state;
 }
 
@@ -128,14 +143,14 @@ enum sluice_status sluice_request_prompt_log_probabilities(const struct sluice_r
 /* The mutex is held. */
 static void ask_for_end(struct sluice_request *request) {
     request->is_cancelled = true;
-    request->engine->has_cancellations = true;
-    pthread_cond_signal(&request->engine->wanted);
+    request->replica->has_cancellations = true;
+    pthread_cond_signal(&request->replica->wanted);
 }
 
 void sluice_request_cancel(struct sluice_request *request) {
-    pthread_mutex_lock(&request->engine->mutex);
+    pthread_mutex_lock(&request->replica->mutex);
     ask_for_end(request);
-    pthread_mutex_unlock(&request->engine->mutex);
+    pthread_mutex_unlock(&request->replica->mutex);
 }
 
 void sluice_request_release(struct sluice_request **request_pointer) {
@@ -144,11 +159,11 @@ void sluice_request_release(struct sluice_request **request_pointer) {
     if (request == NULL) {
         return;
     }
-    pthread_mutex_t *mutex = &request->engine->mutex;
+    pthread_mutex_t *mutex = &request->replica->mutex;
     pthread_mutex_lock(mutex);
     bool is_finished = request->state.phase == SLUICE_REQUEST_FINISHED;
     if (!is_finished) {
-        /* The engine's thread frees it when the scheduler has let go of it. */
+        /* The replica's thread frees it when the scheduler has let go of it. */
         request->is_released = true;
         request->notify = NULL;
         ask_for_end(request);
