@@ -40,6 +40,7 @@ static enum status start(struct sluice_engine *engine, struct engine_core **core
         engine->replicas[i].engine = engine;
         status = status == STATUS_OK ? init_replica(&engine->replicas[i], &cores[i]) : status;
     }
+    status = status == STATUS_OK ? engine_routing_init(engine) : status;
     for (int i = 0; i < engine->replica_count && status == STATUS_OK; i++) {
         status = engine_loop_start(&engine->replicas[i]);
     }
@@ -118,6 +119,7 @@ void sluice_engine_close(struct sluice_engine **engine_pointer) {
             pthread_mutex_destroy(&replica->mutex);
         }
     }
+    engine_routing_deinit(engine);
     free(engine->replicas);
     free(engine);
     *engine_pointer = NULL;
@@ -191,5 +193,6 @@ enum sluice_status sluice_engine_clear_prefix_cache(struct sluice_engine *engine
     for (int i = 0; i < engine->replica_count; i++) {
         clear_prefix_cache(&engine->replicas[i]);
     }
+    engine_routing_forget(engine);
     return SLUICE_OK;
 }

@@ -13,6 +13,7 @@
 #include "engine/page_pool.h"
 #include "engine/prefix_cache.h"
 #include "engine/prefix_tier.h"
+#include "engine/replica_router.h"
 #include "engine/round.h"
 #include "engine/scheduler.h"
 #include "engine/sequence.h"
@@ -82,6 +83,10 @@ struct engine_replica {
 struct sluice_engine {
     int replica_count;
     struct engine_replica *replicas; /* [replica_count] */
+    bool has_routing;
+
+    pthread_mutex_t routing; /* guards what follows; nobody who has it takes another */
+    struct replica_router *router;
 };
 
 /*
@@ -104,6 +109,20 @@ struct sequence_bounds engine_work_bounds(const struct engine_work *work);
 
 /* Fills in the stats; those of requests come from the scheduler. */
 void engine_work_stats(const struct engine_work *work, struct sluice_engine_stats *stats);
+
+/* Makes what chooses between several replicas; nothing to do for one. Owned: engine_routing_deinit. */
+enum status engine_routing_init(struct sluice_engine *engine);
+void engine_routing_deinit(struct sluice_engine *engine);
+
+/* The replica for a request, which counts as one of it from now on. */
+struct engine_replica *engine_routing_choose(struct sluice_engine *engine,
+                                             const struct sluice_request_options *options);
+
+/* A replica knows a text: what was asked and what it answered. */
+void engine_routing_learn(struct engine_replica *replica, const int32_t *tokens, int32_t count);
+
+/* All replicas have forgotten what they knew. */
+void engine_routing_forget(struct sluice_engine *engine);
 
 /* Starts the thread, once all replicas are ready to be called. */
 enum status engine_loop_start(struct engine_replica *replica);

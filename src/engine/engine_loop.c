@@ -77,6 +77,7 @@ static struct sluice_request *publish_finished(struct engine_replica *replica) {
         struct sluice_request *request = replica->first_finished;
         replica->first_finished = request->next_finished;
         replica->open_requests--;
+        engine_routing_learn(replica, request->sequence.tokens, request->sequence.token_count);
         if (request->is_released) {
             request->next_finished = abandoned;
             abandoned = request;

@@ -7,29 +7,15 @@
 #include "base/condition.h"
 #include "engine/engine_internal.h"
 
-/* The one with the fewest requests; the first one of these. */
-static struct engine_replica *choose_replica(struct sluice_engine *engine) {
-    struct engine_replica *best = engine->replicas;
-    int32_t fewest = INT32_MAX;
-    for (int i = 0; i < engine->replica_count && engine->replica_count > 1; i++) {
-        struct engine_replica *replica = &engine->replicas[i];
-        pthread_mutex_lock(&replica->mutex);
-        best = replica->open_requests < fewest ? replica : best;
-        fewest = replica->open_requests < fewest ? replica->open_requests : fewest;
-        pthread_mutex_unlock(&replica->mutex);
-    }
-    return best;
-}
-
-static enum status submit(struct engine_replica *replica, const struct sluice_request_options *options,
+static enum status submit(struct sluice_engine *engine, const struct sluice_request_options *options,
                           struct sluice_request **out) {
     struct sluice_request *request = calloc(1, sizeof *request);
     CHECK_MEMORY(request);
-    request->replica = replica;
     request->notify = options->notify;
     request->notify_context = options->notify_context;
     request->state.message = "";
-    enum status status = sequence_init(&request->sequence, options, &replica->bounds, clock_seconds());
+    enum status status =
+        sequence_init(&request->sequence, options, &engine->replicas[0].bounds, clock_seconds());
     if (status == STATUS_OK) {
         status = condition_init(&request->changed);
     }
@@ -38,6 +24,8 @@ static enum status submit(struct engine_replica *replica, const struct sluice_re
         free(request);
         return error_forward(status, ERROR_HERE);
     }
+    struct engine_replica *replica = engine_routing_choose(engine, options);
+    request->replica = replica;
     pthread_mutex_lock(&replica->mutex);
     if (replica->last_submitted == NULL) {
         replica->first_submitted = request;
@@ -45,7 +33,6 @@ static enum status submit(struct engine_replica *replica, const struct sluice_re
         replica->last_submitted->next_submitted = request;
     }
     replica->last_submitted = request;
-    replica->open_requests++;
     pthread_cond_signal(&replica->wanted);
     pthread_mutex_unlock(&replica->mutex);
     *out = request;
@@ -56,7 +43,7 @@ enum sluice_status sluice_engine_submit(struct sluice_engine *engine,
                                         const struct sluice_request_options *options,
                                         struct sluice_request **out) {
     *out = NULL;
-    return (enum sluice_status)submit(choose_replica(engine), options, out);
+    return (enum sluice_status)submit(engine, options, out);
 }
 
 static bool is_worth_waking(const struct sluice_request_state *state, size_t seen_tokens,
