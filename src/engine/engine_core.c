@@ -332,14 +332,17 @@ static void collect_facts(struct engine_core *core) {
 static enum status create_trace(struct engine_core *core) {
     const char *path = core->options.trace_path;
     const struct executor_ranks *ranks = core->ranks;
-    int rank = ranks == NULL ? 0 : comm_rank(ranks->control);
+    struct trace_place place = {0};
+    if (ranks != NULL) {
+        place = (struct trace_place){.replica = ranks->replica, .rank = ranks->number, .stage = ranks->stage};
+    }
     if (path == NULL) {
         return STATUS_OK;
     }
-    if (rank == 0) {
+    if (place.rank == 0) {
         TRY(tick_trace_write(path, NULL, 0));
     }
-    return tick_trace_create(rank, ranks == NULL ? 0 : ranks->stage, TRACE_EVENTS, &core->trace);
+    return tick_trace_create(&place, TRACE_EVENTS, &core->trace);
 }
 
 /* Everything but the state. */

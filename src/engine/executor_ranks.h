@@ -27,6 +27,7 @@ struct executor_ranks {
     struct comm *control;   /* all ranks, by stage and in it by tensor rank; owned by the rank's thread */
     struct comm *pipeline;  /* ranks of the same tensor rank, by stage; NULL with one stage */
     struct comm *leaders;   /* of the replicas that share experts; NULL elsewhere */
+    int number;             /* of all ranks, those of other replicas included */
     int replica;            /* of those that share experts, */
     int replica_count;      /* and how many there are */
     int stage;

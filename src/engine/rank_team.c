@@ -147,6 +147,7 @@ static enum status place_member(struct rank_team *team, int index, const struct 
     member->layout.has_whole_shared_experts = executor_ranks_have_whole_experts(
         &sizes->options.parallel, sizes->model, sizes->options.step_token_limit);
     struct executor_ranks *ranks = &member->ranks;
+    ranks->number = team->first_rank + index;
     ranks->replica = place.data;
     ranks->replica_count = team->mesh.data;
     ranks->step.rank = place.tensor;
@@ -250,7 +251,7 @@ static enum status create_runners(struct rank_team *team) {
 static void *follow(void *context) {
     struct rank_member *member = context;
     if (round_follow(member->runner) != STATUS_OK) {
-        log_write(LOG_ERROR, "rank", "rank %d: %s", comm_rank(member->ranks.control), error_last()->message);
+        log_write(LOG_ERROR, "rank", "rank %d: %s", member->ranks.number, error_last()->message);
         executor_ranks_abort(&member->ranks, error_last()->message);
     }
     return NULL;
@@ -417,6 +418,26 @@ static void write_trace(const struct rank_team *team) {
     tick_trace_write_or_warn(leader->options.trace_path, traces, team->local_count);
 }
 
+static void leave_groups(struct executor_ranks *ranks) {
+    comm_destroy(&ranks->control);
+    comm_destroy(&ranks->pipeline);
+    comm_destroy(&ranks->leaders);
+    if (ranks->step.experts != ranks->step.tensor) {
+        comm_destroy(&ranks->step.experts);
+    }
+    ranks->step.experts = NULL;
+    comm_destroy(&ranks->step.tensor);
+}
+
+/* When no group has a message any more, which is ordered with the core's stream. */
+static void close_core(struct rank_member *member) {
+    if (member->core != NULL) {
+        member->core->team = NULL;
+    }
+    engine_core_close(&member->core);
+    executor_balance_deinit(&member->ranks);
+}
+
 void rank_team_close(struct rank_team **team_pointer) {
     struct rank_team *team = *team_pointer;
     *team_pointer = NULL;
@@ -428,20 +449,11 @@ void rank_team_close(struct rank_team **team_pointer) {
         write_trace(team);
     }
     for (int i = team->local_count - 1; i >= 0 && team->members != NULL; i--) {
-        struct rank_member *member = &team->members[i];
-        if (member->core != NULL) {
-            member->core->team = NULL;
-        }
-        round_runner_destroy(&member->runner);
-        engine_core_close(&member->core);
-        executor_balance_deinit(&member->ranks);
-        comm_destroy(&member->ranks.control);
-        comm_destroy(&member->ranks.pipeline);
-        comm_destroy(&member->ranks.leaders);
-        if (member->ranks.step.experts != member->ranks.step.tensor) {
-            comm_destroy(&member->ranks.step.experts);
-        }
-        comm_destroy(&member->ranks.step.tensor);
+        round_runner_destroy(&team->members[i].runner);
+        leave_groups(&team->members[i].ranks);
+    }
+    for (int i = team->local_count - 1; i >= 0 && team->members != NULL; i--) {
+        close_core(&team->members[i]);
     }
     free(team->members);
     free(team->memory);

@@ -7,6 +7,9 @@
 
 enum group_kind { GROUP_CONTROL, GROUP_TENSOR, GROUP_PIPELINE };
 
+/* Beside the groups of a mesh. */
+enum { GROUP_ALL = MESH_GROUP_EXPERT + 1 };
+
 /* Where a rank keeps its end of a group of a kind. */
 static struct comm **end_of(struct executor_ranks *ranks, enum mesh_group kind) {
     switch (kind) {
@@ -22,6 +25,21 @@ static struct comm **end_of(struct executor_ranks *ranks, enum mesh_group kind) 
     return NULL;
 }
 
+/* Where there is one replica its ranks' numbers say enough. */
+static void name_end(const struct mesh_shape *mesh, int kind, int rank, struct comm *end) {
+    static const char *const names[] = {[MESH_GROUP_TENSOR] = "tensor group",
+                                        [MESH_GROUP_PIPELINE] = "pipeline",
+                                        [MESH_GROUP_DATA] = "leaders of all replicas",
+                                        [MESH_GROUP_EXPERT] = "ranks that share experts",
+                                        [GROUP_ALL] = "all ranks"};
+    struct mesh_place place = mesh_place_of(mesh, rank);
+    char name[128];
+    if (mesh->data > 1) {
+        snprintf(name, sizeof name, "%s, replica %d, stage %d", names[kind], place.data, place.pipeline);
+        comm_set_name(end, name);
+    }
+}
+
 /* One group of a kind that `rank` is the first of: an end for each member. */
 static enum status make_thread_group(const struct mesh_shape *mesh, enum mesh_group kind, int rank,
                                      struct executor_ranks **ranks) {
@@ -35,6 +53,7 @@ static enum status make_thread_group(const struct mesh_shape *mesh, enum mesh_gr
     TRY(comm_threads_create(size, ends));
     for (int i = 0; i < size; i++) {
         *end_of(ranks[members[i]], kind) = ends[i];
+        name_end(mesh, kind, members[i], ends[i]);
     }
     return STATUS_OK;
 }
@@ -47,6 +66,7 @@ static enum status make_control_group(const struct mesh_shape *mesh, int replica
     TRY(comm_threads_create(size, ends));
     for (int i = 0; i < size; i++) {
         ranks[replica * size + i]->control = ends[i];
+        name_end(mesh, GROUP_ALL, replica * size + i, ends[i]);
         comm_set_idle_deadline(ends[i], COMM_NO_DEADLINE_SECONDS);
     }
     return STATUS_OK;

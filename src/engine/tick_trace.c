@@ -19,19 +19,18 @@ struct trace_event {
 };
 
 struct tick_trace {
-    int rank;
-    int stage;
+    struct trace_place place;
     int64_t capacity;
     int64_t count; /* events so far; the last `capacity` are kept */
     struct trace_tick tick;
     struct trace_event *events; /* a ring */
 };
 
-enum status tick_trace_create(int rank, int stage, int64_t capacity, struct tick_trace **out) {
+enum status tick_trace_create(const struct trace_place *place, int64_t capacity, struct tick_trace **out) {
     enum status status = STATUS_OK;
     struct tick_trace *trace = calloc(1, sizeof *trace);
     CHECK_MEMORY(trace);
-    *trace = (struct tick_trace){.rank = rank, .stage = stage, .capacity = capacity};
+    *trace = (struct tick_trace){.place = *place, .capacity = capacity};
     trace->events = calloc((size_t)capacity, sizeof *trace->events);
     CHECK_MEMORY_GOTO(trace->events);
     *out = trace;
@@ -74,33 +73,45 @@ static void write_event(FILE *file, const struct tick_trace *trace, const struct
         [TRACE_DRAFT] = "draft", [TRACE_FEEDBACK_WAIT] = "feedback-wait",
     };
     fprintf(file,
-            ",\n{\"name\": \"%s\", \"ph\": \"X\", \"pid\": 0, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, "
+            ",\n{\"name\": \"%s\", \"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, "
             "\"args\": {\"tick\": %" PRIu64 ", \"group\": %d, \"rows\": %" PRId64 "}}",
-            names[event->kind], trace->rank, event->began * 1e6, (event->ended - event->began) * 1e6,
-            event->tick.number, event->tick.group, event->tick.rows);
+            names[event->kind], trace->place.replica, trace->place.rank, event->began * 1e6,
+            (event->ended - event->began) * 1e6, event->tick.number, event->tick.group, event->tick.rows);
 }
 
 static void write_track(FILE *file, const struct tick_trace *trace) {
     int64_t first = trace->count > trace->capacity ? trace->count - trace->capacity : 0;
     fprintf(file,
-            ",\n{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": 0, \"tid\": %d, "
+            ",\n{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": %d, \"tid\": %d, "
             "\"args\": {\"name\": \"rank %d, stage %d\"}}",
-            trace->rank, trace->rank, trace->stage);
+            trace->place.replica, trace->place.rank, trace->place.rank, trace->place.stage);
     for (int64_t i = first; i < trace->count; i++) {
         write_event(file, trace, &trace->events[i % trace->capacity]);
     }
 }
 
+static void write_replica_name(FILE *file, int replica) {
+    fprintf(file,
+            "{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": %d, \"args\": {\"name\": \"replica %d\"}}",
+            replica, replica);
+}
+
 enum status tick_trace_write(const char *path, struct tick_trace *const *traces, int count) {
     FILE *file = fopen(path, "w");
     CHECK(file != NULL, STATUS_IO, "the trace cannot be written to %s: %s", path, strerror(errno));
-    fprintf(file,
-            "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n"
-            "{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": 0, \"args\": {\"name\": \"replica 0\"}}");
+    int named = 0;
+    fprintf(file, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n");
+    write_replica_name(file, 0);
     for (int i = 0; i < count; i++) {
-        if (traces[i] != NULL) {
-            write_track(file, traces[i]);
+        if (traces[i] == NULL) {
+            continue;
         }
+        if (traces[i]->place.replica != named) {
+            named = traces[i]->place.replica;
+            fprintf(file, ",\n");
+            write_replica_name(file, named);
+        }
+        write_track(file, traces[i]);
     }
     fprintf(file, "\n]}\n");
     bool is_written = ferror(file) == 0;

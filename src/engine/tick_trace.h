@@ -31,8 +31,15 @@ struct trace_tick {
 
 struct tick_trace;
 
-/* Keeps the last `capacity` events of rank `rank`, which runs stage `stage`. */
-enum status tick_trace_create(int rank, int stage, int64_t capacity, struct tick_trace **out);
+/* Whose events: each replica is a process of the timeline, its ranks are threads of it. */
+struct trace_place {
+    int replica;
+    int rank; /* of all replicas' */
+    int stage;
+};
+
+/* Keeps the last `capacity` events of a rank. */
+enum status tick_trace_create(const struct trace_place *place, int64_t capacity, struct tick_trace **out);
 
 /* Frees and nulls; NULL inside is allowed. */
 void tick_trace_destroy(struct tick_trace **trace);
@@ -47,8 +54,8 @@ double tick_trace_now(const struct tick_trace *trace);
 void tick_trace_add(struct tick_trace *trace, enum trace_event_kind kind, double began);
 
 /*
- * Writes one track for each of `count` recorders that is not NULL: complete events in microseconds on this
- * host's monotonic clock. IO names the file.
+ * Writes one track for each of `count` recorders, replica after replica, that is not NULL: complete events in
+ * microseconds on this host's monotonic clock. IO names the file.
  */
 enum status tick_trace_write(const char *path, struct tick_trace *const *traces, int count);
 

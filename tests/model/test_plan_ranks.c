@@ -42,6 +42,7 @@ struct ranks_case {
     bool moves_experts;
     int drafts;
     enum sluice_numerics numerics;
+    int data; /* replicas that share the experts; 0: one */
 };
 
 /* A plan and an engine for the same. */
@@ -49,7 +50,8 @@ struct pair {
     struct plan_model model;
     struct plan_step_bytes step;
     struct plan plan;
-    struct engine_core *engine;
+    struct engine_core *engine; /* of the first rank, */
+    struct engine_core *other;  /* and of the second replica */
 };
 
 static void pair_open(struct pair *pair, const struct ranks_case *asked) {
@@ -63,13 +65,15 @@ static void pair_open(struct pair *pair, const struct ranks_case *asked) {
     options.sequence_limit = 5;
     options.draft.limit = asked->drafts;
     options.parallel = (struct sluice_parallel_options){
+        .data = asked->data,
         .pipeline = 1,
         .tensor = asked->tensor,
         .has_expert_parallelism = asked->has_expert_parallelism,
         .has_movable_experts = asked->moves_experts,
         .expert_copies = asked->moves_experts ? asked->tensor : 0,
         .row_sharing = asked->shares_rows ? SLUICE_ROW_SHARING_AUTO : SLUICE_ROW_SHARING_OFF};
-    request.mesh = (struct mesh_shape){1, 1, 1, asked->tensor, asked->has_expert_parallelism};
+    int data = asked->data == 0 ? 1 : asked->data;
+    request.mesh = (struct mesh_shape){data, 1, 1, asked->tensor, asked->has_expert_parallelism};
     request.has_sequence_parallelism = asked->shares_rows;
     request.has_movable_experts = asked->moves_experts;
     request.expert_copies = options.parallel.expert_copies;
@@ -82,13 +86,17 @@ static void pair_open(struct pair *pair, const struct ranks_case *asked) {
     snprintf(path, sizeof path, "%s/config.json", directory);
     EXPECT_OK(plan_model_read(path, NULL, asked->drafts, &pair->model));
     EXPECT_OK(plan_machine_read(&machine_request, &machine));
-    machine = plan_machine_scale(&machine, asked->tensor);
+    machine = plan_machine_scale(&machine, data * asked->tensor);
     EXPECT_OK(plan_step_measure(&pair->model, &request, &pair->step));
     EXPECT_OK(plan_make(&pair->model, &machine, &request, &pair->step, &pair->plan));
-    pair->engine = model_open(&options);
+    struct engine_core *cores[2] = {NULL};
+    EXPECT_OK(engine_core_open_replicas(&options, cores));
+    pair->engine = cores[0];
+    pair->other = cores[1];
 }
 
 static void pair_close(struct pair *pair) {
+    engine_core_close(&pair->other);
     engine_core_close(&pair->engine);
     plan_deinit(&pair->plan);
     plan_model_deinit(&pair->model);
@@ -123,6 +131,31 @@ static void memory_is_planned_to_the_byte(void **state) {
                                  .drafts = i / 8 * 2,
                                  .numerics = i % 3 == 0 ? SLUICE_NUMERICS_IDEAL : SLUICE_NUMERICS_NATIVE});
     }
+}
+
+/* 5.6: a replica has its part of the experts, and its steps have room for the rows of all replicas there. */
+static void replicas_that_share_experts_are_planned(void **state) {
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        expect_same_memory(
+            &(struct ranks_case){.data = 2,
+                                 .tensor = i % 2 + 1,
+                                 .has_expert_parallelism = true,
+                                 .shares_rows = i / 2 % 2 == 0,
+                                 .drafts = i / 4 * 2,
+                                 .numerics = i % 3 == 0 ? SLUICE_NUMERICS_IDEAL : SLUICE_NUMERICS_NATIVE});
+    }
+    struct pair pairs[2];
+    for (int data = 1; data <= 2; data++) {
+        pair_open(&pairs[data - 1], &(struct ranks_case){.data = data,
+                                                         .tensor = 1,
+                                                         .has_expert_parallelism = true,
+                                                         .numerics = SLUICE_NUMERICS_NATIVE});
+    }
+    assert_int_equal(2 * pairs[1].plan.stages[0].weight_bytes[PLAN_EXPERTS],
+                     pairs[0].plan.stages[0].weight_bytes[PLAN_EXPERTS]);
+    pair_close(&pairs[0]);
+    pair_close(&pairs[1]);
 }
 
 /* E-15: places of copies are memory; what tells own picks from others' is part of a step. */
@@ -215,6 +248,7 @@ static void bytes_of_whole_experts_are_planned_nearly(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_planned_to_the_byte),
+        cmocka_unit_test(replicas_that_share_experts_are_planned),
         cmocka_unit_test(places_of_moving_experts_are_planned),
         cmocka_unit_test(bytes_are_planned_to_the_byte),
         cmocka_unit_test(bytes_of_whole_experts_are_planned_nearly),
