@@ -28,6 +28,7 @@
 
 enum {
     REPLICAS = 2,
+    DRAFTS = 3,
     PROMPTS = 5,
     CONTEXT = 128,
     PROMPT_MAX = 100,
@@ -50,8 +51,8 @@ static struct {
     atomic_int unlike_drafts; /* ticks with more draft passes than some replica wanted */
     atomic_int idle_replicas; /* ticks in which a replica had no rows */
     atomic_int victim;        /* replica whose next pass fails on its stage `victim_stage`; -1: none */
-    atomic_int victim_stage;
-    atomic_int bad_drafts; /* draft passes from now on that give no numbers */
+    atomic_int victim_stage;  /* -1: not a pass, but what comes before a tick */
+    atomic_int bad_draft_in;  /* draft passes until one gives no numbers, which is the last; 0: none does */
 } watch = {.random = 88172645463325252u, .victim = -1};
 
 enum status __real_comm_exchange(struct comm *comm, struct stream *stream, const void *in,
@@ -88,6 +89,10 @@ enum status __wrap_comm_exchange(struct comm *comm, struct stream *stream, const
 enum status __wrap_lockstep_agree(struct comm *leaders, uint64_t number, const struct lockstep_wish *own,
                                   struct lockstep_tick *out) {
     delay();
+    if (leaders != NULL && comm_rank(leaders) == watch.victim && watch.victim_stage < 0) {
+        watch.victim = -1;
+        FAIL(STATUS_INTERNAL, "this replica was to fail");
+    }
     enum status status = __real_lockstep_agree(leaders, number, own, out);
     if (leaders != NULL && status == STATUS_OK) {
         watch.exchanges += comm_rank(leaders) == 0;
@@ -110,7 +115,7 @@ enum status __wrap_executor_share_experts(struct executor *executor, int64_t row
 }
 
 int64_t __wrap_executor_first_not_finite(const float *values, int64_t count) {
-    if (count > 0 && atomic_load(&watch.bad_drafts) > 0 && atomic_fetch_sub(&watch.bad_drafts, 1) > 0) {
+    if (count > 0 && atomic_load(&watch.bad_draft_in) > 0 && atomic_fetch_sub(&watch.bad_draft_in, 1) == 1) {
         return 0;
     }
     return __real_executor_first_not_finite(values, count);
@@ -125,7 +130,7 @@ static int32_t prompts[PROMPTS][PROMPT_MAX];
 static int32_t alone[PROMPTS][CONTEXT];
 
 /* The more run on a replica, the fewer drafts each has: so replicas want other numbers of passes. */
-static const struct sluice_draft_schedule_row schedule[] = {{1, 3}, {2, 1}, {3, 0}};
+static const struct sluice_draft_schedule_row schedule[] = {{1, DRAFTS}, {2, 1}, {3, 0}};
 
 static struct sluice_engine *open_engine(int replicas, int pipeline, int tensor, bool has_drafts) {
     struct sluice_engine_options options = sluice_engine_options_default();
@@ -136,8 +141,10 @@ static struct sluice_engine *open_engine(int replicas, int pipeline, int tensor,
     options.sequence_limit = 3;
     options.step_token_limit = 11;
     if (has_drafts) {
-        options.draft = (struct sluice_draft_options){
-            .limit = 3, .schedule = schedule, .schedule_row_count = sizeof schedule / sizeof schedule[0]};
+        options.draft =
+            (struct sluice_draft_options){.limit = DRAFTS,
+                                          .schedule = schedule,
+                                          .schedule_row_count = sizeof schedule / sizeof schedule[0]};
     }
     options.parallel.data = replicas;
     options.parallel.pipeline = pipeline;
@@ -306,8 +313,8 @@ static void all_sleep_without_work(void **state) {
 /* F-2, T-22: a rank of any stage of the busy replica or of the idle one. */
 static void a_lost_rank_ends_all(void **state) {
     (void)state;
-    for (int i = 0; i < 8; i++) {
-        bool is_idle = i / 4 == 1;
+    for (int i = 0; i < 12; i++) {
+        bool is_idle = i / 2 % 2 == 1;
         struct live_request live[REPLICAS];
         struct sluice_engine *engine = open_engine(REPLICAS, 2, 1, true);
         run_one_each(engine, live);
@@ -317,7 +324,7 @@ static void a_lost_rank_ends_all(void **state) {
         } else {
             sluice_request_wait(live[0].request, 3, SIZE_MAX, WAIT_SECONDS);
         }
-        watch.victim_stage = i / 2 % 2;
+        watch.victim_stage = i / 4 - 1;
         watch.victim = i % 2;
         for (int r = 0; r < REPLICAS; r++) {
             struct sluice_request_state end = wait_for(live[r].request);
@@ -335,15 +342,13 @@ static void a_lost_rank_ends_all(void **state) {
     }
 }
 
-/* The other replica is in the draft passes to come, and goes on. */
-static void bad_drafts_end_one_replicas_requests(void **state) {
-    (void)state;
+/* In any of its draft passes: the other replica is in those to come, and goes on. */
+static void run_with_a_bad_draft(struct sluice_engine *engine, int bad_draft_in) {
     struct live_request live[REPLICAS];
     int failed = 0;
-    struct sluice_engine *engine = open_engine(REPLICAS, 1, 1, true);
     run_one_each(engine, live);
     sluice_request_wait(live[0].request, 3, SIZE_MAX, WAIT_SECONDS);
-    watch.bad_drafts = 1;
+    watch.bad_draft_in = bad_draft_in;
     for (int r = 0; r < REPLICAS; r++) {
         struct sluice_request_state end = wait_for(live[r].request);
         failed += end.finish_reason == SLUICE_FINISH_ERROR && end.status == SLUICE_NOT_FINITE;
@@ -351,6 +356,15 @@ static void bad_drafts_end_one_replicas_requests(void **state) {
         end_request(&live[r]);
     }
     assert_int_equal(failed, 1);
+}
+
+static void bad_drafts_end_one_replicas_requests(void **state) {
+    (void)state;
+    struct live_request live[REPLICAS];
+    struct sluice_engine *engine = open_engine(REPLICAS, 1, 1, true);
+    for (int passes = 1; passes <= 2 * DRAFTS; passes++) {
+        run_with_a_bad_draft(engine, passes);
+    }
     run_one_each(engine, live);
     for (int r = 0; r < REPLICAS; r++) {
         end_request(&live[r]);
