@@ -171,9 +171,42 @@ struct sluice_engine_facts {
     struct sluice_memory_ledger memory;
 };
 
+/* Most stages of a pipeline. */
+enum { SLUICE_STAGES_MAX = 64 };
+
 /*
- * What the engine has done and is doing; a consistent picture between two steps. Of several replicas it is
- * the sum, seconds included, and the draft_probe_gain of the first.
+ * What a stage of the pipeline did while steps were under way, all of it from the start. The three times add
+ * up to the time that steps took, in which stages work side by side; without a pipeline there is one stage,
+ * which hardly waits. Of several ranks in a stage times are means, all else is summed up.
+ */
+struct sluice_stage_stats {
+    double compute_seconds;  /* all but what follows; sums over the stage's ranks and planning included */
+    double wait_seconds;     /* for plans, boundaries and what was chosen, and for buffers on their way */
+    double send_seconds;     /* handing boundaries on */
+    int64_t boundary_bytes;  /* sent to the next stage */
+    int64_t plan_bytes;      /* got from the first stage */
+    int64_t feedback_bytes;  /* sent to the first stage: what was chosen, and these counters */
+    int64_t sum_bytes;       /* sent between the stage's ranks: sums, */
+    int64_t gather_bytes;    /* rows and parts of logits, */
+    int64_t exchange_bytes;  /* rows to the ranks of their experts, */
+    int64_t relay_bytes;     /* and plans */
+    int64_t expert_moves;    /* experts that a rank of the stage got of another */
+    double expert_imbalance; /* rows that the fullest rank computed over the mean, at the last look; 0: none
+                                yet */
+};
+
+/* What the draft layer does in a step. */
+enum sluice_draft_regime {
+    SLUICE_DRAFT_REGIME_COLD,  /* nothing */
+    SLUICE_DRAFT_REGIME_WARM,  /* its state is kept up to date */
+    SLUICE_DRAFT_REGIME_DRAFT, /* it drafts */
+};
+
+/*
+ * What the engine has done and is doing; a consistent picture between two steps. What other ranks did comes a
+ * few times a second and when nothing is left to do.
+ * Of several replicas it is the sum, seconds included; of stages' times the mean, of the last step's drafts
+ * the most, and of draft_probe_gain that of the first.
  */
 struct sluice_engine_stats {
     int32_t running_requests;
@@ -199,6 +232,10 @@ struct sluice_engine_stats {
     int64_t draft_switches;
     int64_t draft_guard_trips;
     double draft_probe_gain; /* tokens per second over those of the last probe without drafts; 0: none yet */
+    int32_t draft_length;    /* in the last step: drafts of the sequence with most */
+    enum sluice_draft_regime draft_regime; /* the same: what the draft layer did */
+    int32_t stage_count;
+    struct sluice_stage_stats stages[SLUICE_STAGES_MAX];
 };
 
 /*

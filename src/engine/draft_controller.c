@@ -15,6 +15,9 @@ _Static_assert((int)ACCEPTANCE_POSITIONS == (int)DRAFT_LIMIT_MAX, "one estimate 
 
 /* A tick's time counts in the guard as at most this many times the expected one. */
 static const double GUARD_CLIP = 1.25;
+static const int32_t PROMPT_ROWS_SHARE = 4; /* at most so many prompt rows per sequence count in the guard */
+static const double CHANGED_SPEED = 2;
+enum { CHANGED_TICKS = 32 };
 enum { RESUMED_TICKS = 16 }; /* of drafting after a pause that the guard does not count: its window fills */
 
 /* The planned tick, for its observation. */
@@ -42,7 +45,8 @@ struct draft_controller {
     int64_t drafting_ticks; /* since the draft layer last stood still */
     int32_t load;           /* candidates as the guard counts them */
     int32_t last_other_rows;
-    int32_t last_length; /* of the tick before; -1: none yet */
+    int32_t unusual_ticks; /* in a row, of a machine much slower or faster than the cost curves */
+    int32_t last_length;   /* of the tick before; -1: none yet */
     double seconds;
     double draft_seconds;
     struct draft_counters counters;
@@ -192,6 +196,8 @@ static void remember_plan(struct draft_controller *controller, enum draft_regime
 static void count_plan(struct draft_controller *controller, enum draft_regime regime) {
     struct draft_counters *counters = &controller->counters;
     int32_t length = controller->planned.pass_count;
+    counters->length = length;
+    counters->regime = regime;
     counters->ticks_by_length[length]++;
     counters->warm_ticks += regime == DRAFT_REGIME_WARM ? 1 : 0;
     counters->cold_ticks += regime == DRAFT_REGIME_COLD ? 1 : 0;
@@ -270,29 +276,62 @@ static double observe_costs(struct draft_controller *controller, const struct dr
         .pass_count = controller->observed.pass_count,
         .pass_rows = controller->observed.pass_rows,
     };
+    double slowness = controller->costs.slowness > 0 ? controller->costs.slowness : 1;
     double seconds = outcome->step_seconds + outcome->draft_seconds;
     double expected = cost_curve_at(draft_costs_step(&controller->costs, tick->context_tokens), rows);
     if (controller->observed.regime != DRAFT_REGIME_COLD) {
         expected += draft_costs_passes(&controller->costs, &passes);
-        draft_costs_observe_passes(&controller->costs, &passes, outcome->draft_seconds);
+        draft_costs_observe_passes(&controller->costs, &passes,
+                                   draft_costs_at_curve_speed(&controller->costs, outcome->draft_seconds));
     }
-    draft_costs_observe_step(&controller->costs, rows, tick->context_tokens, outcome->step_seconds);
+    draft_costs_observe_step(&controller->costs, rows, tick->context_tokens, outcome->step_seconds,
+                             controller->observed.phase != DRAFT_PHASE_STEADY);
+    expected *= slowness;
     return expected > 0 && seconds > GUARD_CLIP * expected ? GUARD_CLIP * expected : seconds;
+}
+
+/* Ticks in which prompts take most of the time say little about drafts. */
+static bool is_mostly_prompts(const struct draft_tick *tick) {
+    return tick->other_rows > PROMPT_ROWS_SHARE * tick->candidate_count;
+}
+
+/* What the tick's prompts add to a step without drafts: whoever drafts has to pay what drafts add to it. */
+static double prompt_seconds(const struct draft_controller *controller, const struct draft_tick *tick) {
+    const struct cost_curve *step = draft_costs_step(&controller->costs, tick->context_tokens);
+    double slowness = controller->costs.slowness > 0 ? controller->costs.slowness : 1;
+    return slowness * (cost_curve_at(step, tick->candidate_count + tick->other_rows) -
+                       cost_curve_at(step, tick->candidate_count));
+}
+
+/* A machine, or a work, that is twice as fast or slow for long may well be another one in other ways. */
+static void note_changed_speed(struct draft_controller *controller) {
+    double slowness = controller->costs.slowness;
+    bool is_usual = slowness <= 0 || (slowness < CHANGED_SPEED && slowness > 1 / CHANGED_SPEED);
+    controller->unusual_ticks = is_usual ? 0 : controller->unusual_ticks + 1;
+    if (controller->unusual_ticks >= CHANGED_TICKS) {
+        controller->unusual_ticks = 0;
+        draft_costs_forget_steps(&controller->costs);
+        draft_phases_forget(&controller->phases, controller->tick);
+    }
 }
 
 static void feed_guard(struct draft_controller *controller, const struct draft_tick *tick, bool has_verified,
                        double tokens, double seconds) {
     const struct planned_tick *planned = &controller->observed;
-    if (tick->other_rows > 0) {
+    if (is_mostly_prompts(tick)) {
+        return;
+    }
+    double paid = seconds - prompt_seconds(controller, tick);
+    if (!(paid > 0)) {
         return;
     }
     if (planned->phase == DRAFT_PHASE_PROBE && !has_verified) {
-        if (draft_guard_add_probe(&controller->guard, controller->load, tokens, seconds, controller->tick)) {
+        if (draft_guard_add_probe(&controller->guard, controller->load, tokens, paid, controller->tick)) {
             draft_phases_end_probe(&controller->phases);
         }
     } else if (planned->phase == DRAFT_PHASE_STEADY && planned->regime == DRAFT_REGIME_DRAFT &&
                controller->drafting_ticks > RESUMED_TICKS) {
-        draft_guard_add_drafting(&controller->guard, controller->load, tokens, seconds);
+        draft_guard_add_drafting(&controller->guard, controller->load, tokens, paid);
     }
 }
 
@@ -313,9 +352,11 @@ void draft_controller_observe(struct draft_controller *controller, const struct 
     }
     int32_t rows = tick->candidate_count + verified + tick->other_rows;
     double seconds = observe_costs(controller, tick, rows, outcome);
+    note_changed_speed(controller);
     if (tick->candidate_count > 0) {
         feed_guard(controller, tick, verified > 0, (double)tokens, seconds);
-        draft_phases_account(&controller->phases, (double)tokens, seconds, tick->other_rows > 0);
+        draft_phases_account(&controller->phases, (double)tokens,
+                             draft_costs_at_curve_speed(&controller->costs, seconds), tick->other_rows > 0);
     }
 }
 

@@ -77,10 +77,12 @@ struct draft_counters {
     int64_t ticks_by_length[DRAFT_LIMIT_MAX + 1]; /* of the longest draft made */
     int64_t warm_ticks;
     int64_t cold_ticks;
-    int64_t switches;      /* changes of the tick's draft length */
-    int64_t guard_trips;   /* times that drafting lost against its probe */
-    double probe_gain;     /* tokens per second of drafting over those of the last probe; 0: none yet */
-    double draft_fraction; /* share of time spent drafting */
+    int32_t length;           /* of the last tick: of the longest draft */
+    enum draft_regime regime; /* the same */
+    int64_t switches;         /* changes of the tick's draft length */
+    int64_t guard_trips;      /* times that drafting lost against its probe */
+    double probe_gain;        /* tokens per second of drafting over those of the last probe; 0: none yet */
+    double draft_fraction;    /* share of time spent drafting */
 };
 
 /* OUT_OF_RANGE with a sentence for the user if the limit or the schedule is outside its bounds. */

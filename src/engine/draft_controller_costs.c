@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const double SLOWEST_RATE = 0.02; /* share of a measurement once a point is well known */
 static const double CLIP_SHARE = 0.25;   /* one slow tick counts as at most 1.25 times what was expected, */
@@ -11,6 +12,9 @@ static const double FIRST_CLIP_SHARE = 0.5;
 static const double WELL_KNOWN = 4;
 static const double SURPRISE_SHARE = 0.1; /* but if several in a row are off by this, in one direction, */
 enum { SURPRISES_TO_BELIEVE = 4 };
+static const double EXPERIMENT_RATE = 0.2;
+static const double STEADY_RATE = 0.02;
+static const double SPEED_RATE = 0.1;   /* share of a step in what is believed of the machine's speed */
 static const double QUICK_RATE = 0.4;   /* something has changed. */
 static const double MUCH_FASTER = 0.67; /* Nothing makes a tick fast by chance: that is believed at once. */
 static const double DOUBT_WEIGHT = 4;
@@ -160,10 +164,11 @@ struct lesson {
     bool is_from_change; /* the costs have changed, it is not noise */
 };
 
-static struct lesson lesson_of(struct cost_curve *curve, double expected, double seconds, double weight) {
+static struct lesson lesson_of(struct cost_curve *curve, double expected, double seconds, double weight,
+                               double least_rate) {
     double change = seconds - expected;
     double rate = 1 / (1 + weight);
-    rate = rate > SLOWEST_RATE ? rate : SLOWEST_RATE;
+    rate = rate > least_rate ? rate : least_rate;
     curve->surprises = count_surprise(curve->surprises, change, expected);
     if (abs(curve->surprises) >= SURPRISES_TO_BELIEVE || seconds < MUCH_FASTER * expected) {
         doubt_points(curve);
@@ -214,15 +219,18 @@ static void add_weight(struct cost_curve *curve, int32_t point, double weight) {
     curve->weight[point] = curve->weight[point] < most ? curve->weight[point] : most;
 }
 
-void cost_curve_observe(struct cost_curve *curve, int32_t rows, double seconds) {
-    if (rows < 1 || !(seconds > 0)) {
-        return;
-    }
+static double known_weight(const struct cost_curve *curve, int32_t rows) {
+    struct place place = place_of(rows);
+    double high_share = place.fraction < 1 ? place.fraction : 1;
+    return (1 - high_share) * curve->weight[place.low] + high_share * curve->weight[place.low + 1];
+}
+
+static void learn(struct cost_curve *curve, int32_t rows, double seconds, double least_rate) {
     struct place place = place_of(rows);
     int32_t low = place.low;
     double high_share = place.fraction < 1 ? place.fraction : 1;
-    double known = (1 - high_share) * curve->weight[low] + high_share * curve->weight[low + 1];
-    struct lesson lesson = lesson_of(curve, cost_curve_at(curve, rows), seconds, known);
+    double known = known_weight(curve, rows);
+    struct lesson lesson = lesson_of(curve, cost_curve_at(curve, rows), seconds, known, least_rate);
     move_points(curve, rows, place, lesson);
     for (int32_t i = 0; i < COST_POINTS; i++) {
         curve->recent[i] *= RECENT_KEEP;
@@ -231,6 +239,12 @@ void cost_curve_observe(struct cost_curve *curve, int32_t rows, double seconds) 
     add_weight(curve, low + 1, high_share);
     fill_unmeasured(curve);
     keep_rising(curve, low, rows);
+}
+
+void cost_curve_observe(struct cost_curve *curve, int32_t rows, double seconds) {
+    if (rows >= 1 && seconds > 0) {
+        learn(curve, rows, seconds, SLOWEST_RATE);
+    }
 }
 
 static int32_t context_class(int32_t context_tokens) {
@@ -260,14 +274,57 @@ const struct cost_curve *draft_costs_step(const struct draft_costs *costs, int32
     return &costs->step[known_class(costs, context_class(context_tokens))];
 }
 
-void draft_costs_observe_step(struct draft_costs *costs, int32_t rows, int32_t context_tokens,
-                              double seconds) {
+double draft_costs_at_curve_speed(const struct draft_costs *costs, double seconds) {
+    return costs->slowness > 0 ? seconds / costs->slowness : seconds;
+}
+
+static void scale(struct cost_curve *curve, double factor) {
+    for (int32_t i = 0; i < COST_POINTS; i++) {
+        curve->seconds[i] *= factor;
+    }
+}
+
+void draft_costs_forget_steps(struct draft_costs *costs) {
+    double slowness = costs->slowness > 0 ? costs->slowness : 1;
+    memset(costs->step, 0, sizeof costs->step);
+    scale(&costs->catch_up, slowness);
+    scale(&costs->first_pass, slowness);
+    scale(&costs->later_pass, slowness);
+    costs->slowness = 1;
+    costs->surprises = 0;
+}
+
+/* A machine that others use is slower for a while at all row counts: that says nothing about the curves. */
+static void follow_speed(struct draft_costs *costs, const struct cost_curve *curve, int32_t rows,
+                         double seconds) {
+    double slowness = costs->slowness > 0 ? costs->slowness : 1;
+    double expected = cost_curve_at(curve, rows) * slowness;
+    double change = seconds - expected;
+    costs->surprises = count_surprise(costs->surprises, change, expected);
+    /* A single tick that is far off is an accident. */
+    double rate = costs->surprises == 0 ? SPEED_RATE : abs(costs->surprises) == 1 ? 0 : QUICK_RATE;
+    costs->slowness = slowness + rate * change / expected * slowness;
+}
+
+void draft_costs_observe_step(struct draft_costs *costs, int32_t rows, int32_t context_tokens, double seconds,
+                              bool is_experiment) {
     int32_t class = context_class(context_tokens);
     int32_t known = known_class(costs, class);
     if (known != class) {
         costs->step[class] = costs->step[known];
     }
-    cost_curve_observe(&costs->step[class], rows, seconds);
+    struct cost_curve *curve = &costs->step[class];
+    if (rows < 1 || !(seconds > 0)) {
+        return;
+    }
+    if (!is_experiment && known_weight(curve, rows) >= WELL_KNOWN) {
+        follow_speed(costs, curve, rows, seconds);
+        if (costs->surprises == 0) {
+            learn(curve, rows, draft_costs_at_curve_speed(costs, seconds), STEADY_RATE);
+        }
+    } else {
+        learn(curve, rows, draft_costs_at_curve_speed(costs, seconds), EXPERIMENT_RATE);
+    }
 }
 
 void draft_costs_set_step(struct draft_costs *costs, int32_t rows, double seconds) {

@@ -10,6 +10,7 @@
 #ifndef SLUICE_ENGINE_DRAFT_CONTROLLER_COSTS_H
 #define SLUICE_ENGINE_DRAFT_CONTROLLER_COSTS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum {
@@ -31,6 +32,8 @@ struct cost_curve {
  * want one, later passes one more each for those that want more.
  */
 struct draft_costs {
+    double slowness;   /* of the machine now, against the curves; 0: nothing is known */
+    int32_t surprises; /* steps in a row that the speed does not explain: above 0 slower, below 0 faster */
     struct cost_curve step[COST_CONTEXT_CLASSES];
     struct cost_curve catch_up;
     struct cost_curve first_pass;
@@ -67,9 +70,19 @@ int32_t cost_point_of(int32_t rows);
 /* The step curve for a mean context. */
 const struct cost_curve *draft_costs_step(const struct draft_costs *costs, int32_t context_tokens);
 
-/* Learns a step. The first one of a context class takes over what the nearest class knows. */
-void draft_costs_observe_step(struct draft_costs *costs, int32_t rows, int32_t context_tokens,
-                              double seconds);
+/*
+ * Learns a step. The first one of a context class takes over what the nearest class knows. Unless the tick
+ * is part of an experiment, what is off at rows that are known well is put down to the machine's speed.
+ */
+void draft_costs_observe_step(struct draft_costs *costs, int32_t rows, int32_t context_tokens, double seconds,
+                              bool is_experiment);
+
+/* Forgets what steps take: the machine, or what it does, is another one. Passes are as dear as they are now.
+ */
+void draft_costs_forget_steps(struct draft_costs *costs);
+
+/* Measured seconds as they would be on a machine as fast as the curves. */
+double draft_costs_at_curve_speed(const struct draft_costs *costs, double seconds);
 
 /* A measured step for all context classes. */
 void draft_costs_set_step(struct draft_costs *costs, int32_t rows, double seconds);

@@ -2,13 +2,15 @@
 #include "engine/draft_controller_guard.h"
 
 enum {
-    FIRST_PERIOD_TICKS = 64,
+    FIRST_PERIOD_TICKS = 24,
     FIRST_PERIOD_ROUNDS = 512, /* fewer sequences: more ticks, for the accepted tokens to average out */
     FIRST_HOLD_TICKS = 1024,
     LONGEST_HOLD_TICKS = 65536,
     LOSSES_TO_TRIP = 2,
 };
 
+static const double RECENT_KEEP = 1 - 1.0 / 256; /* ticks of a slower past are not for comparison */
+static const double SHORT_PROBE_GAIN = 1.08;
 static const double CLEAR_GAIN = 1.2; /* no need to look again soon */
 static const double SURE_GAIN = 1.02; /* forgives earlier trips */
 
@@ -35,8 +37,8 @@ bool draft_guard_holds(const struct draft_guard *guard, int32_t load, int64_t ti
 void draft_guard_add_drafting(struct draft_guard *guard, int32_t load, double tokens, double seconds) {
     struct guard_bucket *bucket = &guard->buckets[cost_point_of(load)];
     bucket->draft_ticks++;
-    bucket->draft_tokens += tokens;
-    bucket->draft_seconds += seconds;
+    bucket->draft_tokens = RECENT_KEEP * bucket->draft_tokens + tokens;
+    bucket->draft_seconds = RECENT_KEEP * bucket->draft_seconds + seconds;
 }
 
 static void begin_window(struct guard_bucket *bucket) {
@@ -77,15 +79,23 @@ static void judge(struct draft_guard *guard, struct guard_bucket *bucket, int32_
     bucket->period_ticks = period < GUARD_PERIOD_TICKS ? period : GUARD_PERIOD_TICKS;
 }
 
+/* Going on without drafts would only cost. */
+static bool is_clearly_ahead(const struct draft_guard *guard, const struct guard_bucket *bucket) {
+    return bucket->draft_tokens * guard->probe_seconds >
+           SHORT_PROBE_GAIN * guard->probe_tokens * bucket->draft_seconds;
+}
+
 bool draft_guard_add_probe(struct draft_guard *guard, int32_t load, double tokens, double seconds,
                            int64_t tick) {
     guard->probe_ticks++;
     guard->probe_tokens += tokens;
     guard->probe_seconds += seconds;
-    if (guard->probe_ticks < GUARD_PROBE_TICKS) {
+    struct guard_bucket *bucket = &guard->buckets[cost_point_of(load)];
+    bool is_enough = guard->probe_ticks >= GUARD_PROBE_TICKS ||
+                     (guard->probe_ticks >= GUARD_SHORT_PROBE_TICKS && is_clearly_ahead(guard, bucket));
+    if (!is_enough) {
         return false;
     }
-    struct guard_bucket *bucket = &guard->buckets[cost_point_of(load)];
     if (bucket->draft_seconds > 0 && guard->probe_seconds > 0) {
         judge(guard, bucket, load, tick);
     }

@@ -2,10 +2,10 @@
  * Whether drafting really brings more tokens per second than not drafting (spec parallelism, M-37).
  *
  * Load is the number of running sequences, kept as it was while they come and go. Per bucket of load: after a
- * period of drafting ticks, up to 2048, a probe of 16 ticks without it is due. Two probes in a row that were
- * faster forbid drafting for a hold time, twice as long each time it happens again. The guard sees measured
- * seconds, not the estimates that the choice is made from. Until drafting is clearly ahead in a bucket,
- * periods are short.
+ * period of drafting ticks, up to 2048, a probe of 16 ticks without it is due, of 6 if drafting is clearly
+ * faster. Two probes in a row that were faster forbid drafting for a hold time, twice as long each time it
+ * happens again. The guard sees measured seconds, not the estimates that the choice is made from. Until
+ * drafting is clearly ahead in a bucket, periods are short.
  */
 #ifndef SLUICE_ENGINE_DRAFT_CONTROLLER_GUARD_H
 #define SLUICE_ENGINE_DRAFT_CONTROLLER_GUARD_H
@@ -15,7 +15,7 @@
 
 #include "engine/draft_controller_costs.h"
 
-enum { GUARD_PROBE_TICKS = 16, GUARD_PERIOD_TICKS = 2048 };
+enum { GUARD_PROBE_TICKS = 16, GUARD_SHORT_PROBE_TICKS = 6, GUARD_PERIOD_TICKS = 2048 };
 
 /* All zero: nothing was seen. */
 struct guard_bucket {

@@ -9,6 +9,7 @@ enum {
     TRIAL_LEAST_TICKS = 8,
     TRIAL_ROUNDS = 24,      /* of few sequences: more ticks */
     TRIAL_NEAR_TICKS = 128, /* while it is nearly worth it */
+    CONFIRM_TICKS = 6,
     TRIAL_FIRST_WAIT = 128,
     TRIAL_LONGEST_WAIT = 4096,
     TRIAL_FORGIVEN_TICKS = 512, /* of drafting, after which trials are frequent again */
@@ -19,9 +20,10 @@ enum {
 };
 
 static const double HYSTERESIS_GAIN = 1.03;
-static const double HOPELESS_GAIN = 0.9; /* ends a trial early */
-static const double NEAR_GAIN = 0.97;    /* drafting may pay soon */
-static const double WARM_SHARE = 0.02;   /* of a step: what staying warm may cost */
+static const double START_MISSED_TICKS = 0.3; /* about what the first drafts of an empty window cost */
+static const double HOPELESS_GAIN = 0.9;      /* ends a trial early */
+static const double NEAR_GAIN = 0.97;         /* drafting may pay soon */
+static const double WARM_SHARE = 0.02;        /* of a step: what staying warm may cost */
 static const double PURSE_SHARE = 0.003;
 static const double PURSE_TICKS = 64; /* that it can hold */
 
@@ -55,6 +57,7 @@ static void set_length(struct draft_phases *phases, int32_t length, int64_t tick
     }
     phases->length = length;
     phases->other_best_ticks = 0;
+    phases->missed_ticks = 0;
     phases->no_room_ticks = 0;
 }
 
@@ -80,10 +83,17 @@ static void follow_estimates(struct draft_phases *phases, const struct draft_val
     int32_t best = values->best_length;
     if (best == phases->length) {
         phases->other_best_ticks = 0;
+        phases->missed_ticks = 0;
         return;
     }
-    bool is_switch = best == 0 || phases->length == 0;
-    int32_t patience = is_switch ? SWITCH_HYSTERESIS_TICKS : LENGTH_HYSTERESIS_TICKS;
+    if (phases->length == 0) {
+        phases->missed_ticks += values->gain[best] - 1;
+        if (phases->missed_ticks >= START_MISSED_TICKS) {
+            set_length(phases, best, tick);
+        }
+        return;
+    }
+    int32_t patience = best == 0 ? SWITCH_HYSTERESIS_TICKS : LENGTH_HYSTERESIS_TICKS;
     phases->other_best_ticks++;
     if (values->gain[best] > HYSTERESIS_GAIN * values->gain[phases->length] ||
         phases->other_best_ticks >= patience) {
@@ -170,9 +180,8 @@ static struct draft_decision decide_trial(struct draft_phases *phases, const str
         return decision;
     }
     if (values->best_length > 0) {
-        enter(phases, DRAFT_PHASE_STEADY);
-        set_length(phases, values->best_length, moment->tick);
-        return decision;
+        enter(phases, DRAFT_PHASE_CONFIRM);
+        return (struct draft_decision){.regime = DRAFT_REGIME_WARM};
     }
     bool is_near = values->broad_gain > NEAR_GAIN;
     bool is_hopeless = values->broad_gain < HOPELESS_GAIN;
@@ -182,6 +191,23 @@ static struct draft_decision decide_trial(struct draft_phases *phases, const str
     }
     decision.least_length = 1;
     return decision;
+}
+
+/*
+ * Had the machine become faster when the trial began, drafts would look good for no reason: then the steps
+ * without them are faster as well by now.
+ */
+static struct draft_decision decide_confirm(struct draft_phases *phases, const struct draft_moment *moment,
+                                            const struct draft_values *values) {
+    if (++phases->phase_ticks < CONFIRM_TICKS) {
+        return (struct draft_decision){.regime = DRAFT_REGIME_WARM};
+    }
+    if (values->best_length == 0) {
+        return end_trial(phases, moment->tick, values->broad_gain > NEAR_GAIN);
+    }
+    enter(phases, DRAFT_PHASE_STEADY);
+    set_length(phases, values->best_length, moment->tick);
+    return draft(values, values->best_length);
 }
 
 static struct draft_decision decide_refill(struct draft_phases *phases) {
@@ -199,8 +225,9 @@ static struct draft_decision decide_on(struct draft_phases *phases, struct draft
     if (phases->length > values->length_max) {
         return draft_in_small_room(phases, values, moment->tick);
     }
-    if (moment->other_rows == 0 && draft_guard_is_due(guard, moment->load)) {
+    if (phases->probe_is_due || draft_guard_is_due(guard, moment->load)) {
         draft_guard_begin_probe(guard);
+        phases->probe_is_due = false;
         phases->probe_load = moment->load;
         enter(phases, DRAFT_PHASE_PROBE);
         return (struct draft_decision){.regime = DRAFT_REGIME_COLD};
@@ -256,6 +283,8 @@ struct draft_decision draft_phases_decide(struct draft_phases *phases, struct dr
         return decide_refill(phases);
     case DRAFT_PHASE_TRIAL:
         return decide_trial(phases, moment, values);
+    case DRAFT_PHASE_CONFIRM:
+        return decide_confirm(phases, moment, values);
     case DRAFT_PHASE_EXCURSION:
         if (phases->phase_ticks < EXCURSION_TICKS) {
             return decide_excursion(phases, values);
@@ -275,6 +304,14 @@ void draft_phases_account(struct draft_phases *phases, double tokens, double sec
         phases->purse_ticks -= 1 - tokens / phases->reference_rate / seconds;
     }
     phases->purse_ticks = phases->purse_ticks < PURSE_TICKS ? phases->purse_ticks : PURSE_TICKS;
+}
+
+void draft_phases_forget(struct draft_phases *phases, int64_t tick) {
+    phases->trial_wait_ticks = TRIAL_FIRST_WAIT;
+    phases->next_trial_tick = tick;
+    phases->excursion_wait_ticks = EXCURSION_FIRST_WAIT;
+    phases->next_excursion_tick = tick;
+    phases->probe_is_due = true;
 }
 
 void draft_phases_end_probe(struct draft_phases *phases) {

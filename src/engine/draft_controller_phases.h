@@ -21,6 +21,7 @@ enum draft_phase {
     DRAFT_PHASE_PROBE,     /* the guard's: drafting pauses */
     DRAFT_PHASE_REFILL,    /* before a trial: the draft layer's window fills */
     DRAFT_PHASE_TRIAL,     /* a little drafting while it is off */
+    DRAFT_PHASE_CONFIRM,   /* after a trial that looked well: without drafts again, to compare with */
     DRAFT_PHASE_EXCURSION, /* other lengths while it is on */
 };
 
@@ -29,6 +30,7 @@ struct draft_phases {
     int32_t phase_ticks;
     int32_t length;           /* longest draft of steady ticks; 0: drafting is off */
     int32_t other_best_ticks; /* ticks in a row in which another length seemed better */
+    double missed_ticks;      /* that drafting would have saved, while it is off and seems better */
     int32_t off_ticks;        /* since drafting stopped */
     int32_t on_ticks;
     int32_t no_room_ticks; /* in a row, while drafting is on */
@@ -38,6 +40,7 @@ struct draft_phases {
     int64_t next_excursion_tick;
     bool excursion_is_shorter;
     int32_t excursion_length;
+    bool probe_is_due;     /* sooner than the guard asks for one */
     int32_t probe_load;    /* of the guard's probe */
     double purse_ticks;    /* time that may be lost, in ticks: seconds of a slower past mean nothing */
     double reference_rate; /* tokens per second that the steady choice would bring now */
@@ -68,6 +71,9 @@ struct draft_decision draft_phases_decide(struct draft_phases *phases, struct dr
 
 /* The decided tick took `seconds` for `tokens`; a tick with prompts only fills the purse. */
 void draft_phases_account(struct draft_phases *phases, double tokens, double seconds, bool has_prompts);
+
+/* Costs are not what they were: what trials, excursions and probes have shown is out of date. */
+void draft_phases_forget(struct draft_phases *phases, int64_t tick);
 
 /* The guard's probe has its verdict. */
 void draft_phases_end_probe(struct draft_phases *phases);

@@ -1,11 +1,14 @@
-/* Every sequence of the profile is one segment with a page of its own, at the start of its context. */
+/*
+ * Every sequence of the profile is one segment with a page of its own, at the start of its context. Tokens
+ * are from all over the vocabulary: equal ones would all go to the same experts, and many rows seem cheap.
+ */
 #include "engine/draft_profile.h"
 
 #include <stdlib.h>
 
 #include "base/clock.h"
 
-enum { PROFILE_REPEATS = 2 };
+enum { PROFILE_REPEATS = 3, PROFILE_SIZES_MAX = 32 };
 
 static const double PROFILE_SECONDS = 0.5;
 
@@ -17,14 +20,25 @@ struct profile {
     struct round_segment *segments;
     struct step_page_update *updates;
     struct round_start *starts;
-    struct sequence_rules rules; /* greedy */
-    int32_t *tokens;             /* [row_limit]: zeros */
-    int32_t *logit_rows;         /* [sequence_limit]: the last of each segment */
-    double end;                  /* on the clock */
+    struct sequence_rules rules;            /* greedy */
+    int32_t *tokens;                        /* [rows_most] */
+    int32_t rows_most;                      /* of a round */
+    double step_seconds[PROFILE_SIZES_MAX]; /* of 2^i rows, the fastest */
+    double draft_seconds[PROFILE_SIZES_MAX];
+    int32_t *logit_rows; /* [sequence_limit]: the last of each segment */
+    double end;          /* on the clock */
 };
 
 static int32_t smaller(int32_t a, int32_t b) {
     return a < b ? a : b;
+}
+
+/* Knuth's multiplicative hash spreads neighbours over the vocabulary. */
+static void spread_tokens(struct profile *profile, int64_t vocabulary_size) {
+    for (int32_t i = 0; i < profile->rows_most; i++) {
+        uint32_t mixed = (uint32_t)i * 2654435761U;
+        profile->tokens[i] = (int32_t)(((uint64_t)mixed * (uint64_t)vocabulary_size) >> 32);
+    }
 }
 
 static enum status alloc_profile(struct profile *profile) {
@@ -34,7 +48,7 @@ static enum status alloc_profile(struct profile *profile) {
     profile->updates = calloc(sequences, sizeof *profile->updates);
     profile->starts = calloc(sequences, sizeof *profile->starts);
     profile->logit_rows = calloc(sequences, sizeof *profile->logit_rows);
-    profile->tokens = calloc((size_t)profile->row_limit, sizeof *profile->tokens);
+    profile->tokens = calloc((size_t)profile->rows_most, sizeof *profile->tokens);
     CHECK_MEMORY(profile->steps);
     CHECK_MEMORY(profile->segments);
     CHECK_MEMORY(profile->updates);
@@ -67,7 +81,7 @@ static int32_t fill_segments(struct profile *profile, int32_t rows, int32_t draf
     for (int32_t i = 0; i < count; i++) {
         int32_t of_segment = rows / count + (i < rows % count);
         profile->steps[i] =
-            (struct step_segment){.slot = i, .row_count = of_segment, .token_ids = profile->tokens};
+            (struct step_segment){.slot = i, .row_count = of_segment, .token_ids = profile->tokens + end};
         profile->segments[i] = (struct round_segment){.is_sampled = true,
                                                       .next_draft_count = drafts,
                                                       .token_room = drafts + 2,
@@ -79,8 +93,8 @@ static int32_t fill_segments(struct profile *profile, int32_t rows, int32_t draf
     return count;
 }
 
-/* The fastest of some rounds of `rows` rows, with a draft for each sequence if there is one for each row. */
-static enum status time_rounds(struct profile *profile, int32_t rows, double *step, double *draft) {
+/* A round of `rows` rows, with a draft for each sequence if there is one for each row. */
+static enum status time_round(struct profile *profile, int32_t rows, struct round_result *result) {
     bool has_drafts = rows <= profile->sequence_limit;
     int32_t count = fill_segments(profile, rows, has_drafts);
     struct round_plan plan = {.step = {.segments = profile->steps,
@@ -93,31 +107,33 @@ static enum status time_rounds(struct profile *profile, int32_t rows, double *st
                               .regime = has_drafts ? DRAFT_REGIME_DRAFT : DRAFT_REGIME_COLD,
                               .starts = profile->starts,
                               .start_count = count};
-    for (int i = 0; i < PROFILE_REPEATS; i++) {
+    TRY(round_start(profile->runner, &plan));
+    return round_finish(profile->runner, result);
+}
+
+static double faster(double before, double seconds) {
+    return before > 0 && before < seconds ? before : seconds;
+}
+
+/* All sizes in turn, so that a moment in which the machine is slow does not bend the curve. */
+static enum status time_sizes(struct profile *profile) {
+    for (int i = 0; 1 << i <= profile->rows_most && clock_seconds() < profile->end; i++) {
         struct round_result result;
-        TRY(round_start(profile->runner, &plan));
-        TRY(round_finish(profile->runner, &result));
-        *step = i == 0 || result.step_seconds < *step ? result.step_seconds : *step;
-        *draft = i == 0 || result.draft_seconds < *draft ? result.draft_seconds : *draft;
+        TRY(time_round(profile, 1 << i, &result));
+        profile->step_seconds[i] = faster(profile->step_seconds[i], result.step_seconds);
+        profile->draft_seconds[i] = faster(profile->draft_seconds[i], result.draft_seconds);
     }
     return STATUS_OK;
 }
 
-static enum status measure(struct profile *profile, const struct engine_core *core,
-                           struct draft_controller *controller) {
-    int32_t rows_limit =
-        smaller(core->options.step_token_limit, profile->sequence_limit * profile->row_limit);
-    for (int32_t rows = 1; rows <= rows_limit && clock_seconds() < profile->end; rows *= 2) {
-        double step;
-        double draft;
-        TRY(time_rounds(profile, rows, &step, &draft));
-        draft_controller_set_step_cost(controller, rows, step);
-        for (int32_t drafts = 1; rows <= profile->sequence_limit && drafts <= core->options.draft.limit;
-             drafts++) {
-            draft_controller_set_draft_cost(controller, rows, drafts, drafts * draft);
+static void tell(const struct profile *profile, int32_t draft_limit, struct draft_controller *controller) {
+    for (int i = 0; i < PROFILE_SIZES_MAX && profile->step_seconds[i] > 0; i++) {
+        int32_t rows = 1 << i;
+        draft_controller_set_step_cost(controller, rows, profile->step_seconds[i]);
+        for (int32_t drafts = 1; rows <= profile->sequence_limit && drafts <= draft_limit; drafts++) {
+            draft_controller_set_draft_cost(controller, rows, drafts, drafts * profile->draft_seconds[i]);
         }
     }
-    return STATUS_OK;
 }
 
 enum status draft_profile_measure(const struct engine_core *core, struct round_runner *runner,
@@ -128,9 +144,14 @@ enum status draft_profile_measure(const struct engine_core *core, struct round_r
         .row_limit = smaller(core->options.draft.limit + 1, core->options.page_tokens),
         .end = clock_seconds() + PROFILE_SECONDS,
     };
+    profile.rows_most = smaller(core->options.step_token_limit, profile.sequence_limit * profile.row_limit);
     enum status status = alloc_profile(&profile);
     if (status == STATUS_OK) {
-        status = measure(&profile, core, controller);
+        spread_tokens(&profile, core->model->vocabulary_size);
+        for (int i = 0; i < PROFILE_REPEATS && status == STATUS_OK; i++) {
+            status = time_sizes(&profile);
+        }
+        tell(&profile, core->options.draft.limit, controller);
     }
     free_profile(&profile);
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);

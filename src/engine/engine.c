@@ -144,6 +144,38 @@ static void add_drafts(const struct sluice_engine_stats *from, struct sluice_eng
     sum->warm_ticks += from->warm_ticks;
     sum->draft_switches += from->draft_switches;
     sum->draft_guard_trips += from->draft_guard_trips;
+    sum->draft_length = from->draft_length > sum->draft_length ? from->draft_length : sum->draft_length;
+    sum->draft_regime = from->draft_regime > sum->draft_regime ? from->draft_regime : sum->draft_regime;
+}
+
+/* Replicas have the same ranks in a stage: means of times are added, and divided in the end. */
+static void add_stages(const struct sluice_engine_stats *from, struct sluice_engine_stats *sum) {
+    for (int i = 0; i < from->stage_count; i++) {
+        const struct sluice_stage_stats *stage = &from->stages[i];
+        struct sluice_stage_stats *out = &sum->stages[i];
+        out->compute_seconds += stage->compute_seconds;
+        out->wait_seconds += stage->wait_seconds;
+        out->send_seconds += stage->send_seconds;
+        out->boundary_bytes += stage->boundary_bytes;
+        out->plan_bytes += stage->plan_bytes;
+        out->feedback_bytes += stage->feedback_bytes;
+        out->sum_bytes += stage->sum_bytes;
+        out->gather_bytes += stage->gather_bytes;
+        out->exchange_bytes += stage->exchange_bytes;
+        out->relay_bytes += stage->relay_bytes;
+        out->expert_moves += stage->expert_moves;
+        if (stage->expert_imbalance > out->expert_imbalance) {
+            out->expert_imbalance = stage->expert_imbalance;
+        }
+    }
+}
+
+static void divide_stage_times(struct sluice_engine_stats *sum, int replica_count) {
+    for (int i = 0; i < sum->stage_count; i++) {
+        sum->stages[i].compute_seconds /= replica_count;
+        sum->stages[i].wait_seconds /= replica_count;
+        sum->stages[i].send_seconds /= replica_count;
+    }
 }
 
 static void add_stats(const struct sluice_engine_stats *from, struct sluice_engine_stats *sum) {
@@ -162,6 +194,7 @@ static void add_stats(const struct sluice_engine_stats *from, struct sluice_engi
     sum->cached_prompt_tokens += from->cached_prompt_tokens;
     sum->output_tokens += from->output_tokens;
     add_drafts(from, sum);
+    add_stages(from, sum);
 }
 
 struct sluice_engine_stats sluice_engine_stats(struct sluice_engine *engine) {
@@ -176,6 +209,7 @@ struct sluice_engine_stats sluice_engine_stats(struct sluice_engine *engine) {
         }
         pthread_mutex_unlock(&replica->mutex);
     }
+    divide_stage_times(&sum, engine->replica_count);
     return sum;
 }
 

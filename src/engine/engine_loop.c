@@ -23,10 +23,17 @@ static double since_submission(const struct sequence *sequence, double moment) {
     return moment == 0.0 ? 0.0 : moment - sequence->submit_seconds;
 }
 
+/* What was read once stays read, though a sequence that gave its memory to another reads it again. */
+static size_t prompt_tokens_done(const struct sluice_request *request) {
+    const struct sequence *sequence = &request->sequence;
+    int32_t done = sequence->computed < sequence->prompt_count ? sequence->computed : sequence->prompt_count;
+    size_t shown = request->state.prompt_tokens_done;
+    return shown > (size_t)done ? shown : (size_t)done;
+}
+
 /* Shows the sequence's progress to whoever waits. The mutex is held. */
 static void publish(struct sluice_request *request) {
     const struct sequence *sequence = &request->sequence;
-    int32_t done = sequence->computed < sequence->prompt_count ? sequence->computed : sequence->prompt_count;
     request->state = (struct sluice_request_state){
         .phase = phase_of(sequence),
         .finish_reason = sequence->finish_reason,
@@ -34,7 +41,7 @@ static void publish(struct sluice_request *request) {
         /* The sentence is written once, before the end is shown: who reads an earlier state has no part in
            it. */
         .message = sequence->finish_reason == SLUICE_FINISH_NONE ? "" : sequence->message,
-        .prompt_tokens_done = (size_t)done,
+        .prompt_tokens_done = prompt_tokens_done(request),
         .cached_prompt_tokens = (size_t)sequence->cached_prompt_tokens,
         .token_count = (size_t)(sequence->token_count - sequence->prompt_count),
         .verified_drafts = (size_t)sequence->verified_drafts,
@@ -97,8 +104,7 @@ static void publish_lists(struct engine_replica *replica) {
             bool has_changed =
                 request->state.phase != phase_of(sequence) ||
                 request->state.token_count != (size_t)(sequence->token_count - sequence->prompt_count) ||
-                (request->state.prompt_tokens_done != (size_t)sequence->computed &&
-                 sequence->computed <= sequence->prompt_count);
+                request->state.prompt_tokens_done != prompt_tokens_done(request);
             if (has_changed) {
                 publish(request);
             }

@@ -125,6 +125,7 @@ enum status engine_work_init(struct engine_work *work, struct engine_core **core
     if (work->core->options.draft.limit > 0) {
         TRY(create_controller(work));
     }
+    TRY(round_rest(work->runner));
     return create_scheduler(work, finished, context);
 }
 
@@ -194,8 +195,8 @@ static enum status finish_round(struct engine_work *work) {
         return STATUS_OK;
     }
     double done = clock_seconds();
-    work->draft_seconds += result.draft_seconds;
-    work->round_seconds += result.step_seconds + result.draft_seconds;
+    work->draft_seconds += result.draft_layer_seconds;
+    work->round_seconds += result.added_seconds;
     scheduler_complete(work->scheduler, &result, done);
     work->planning_seconds += clock_seconds() - done;
     return STATUS_OK;
@@ -216,9 +217,11 @@ bool engine_work_run(struct engine_work *work) {
     while (round_in_flight(work->runner) < limit && start_round(work, &status)) {
     }
     if (status == STATUS_OK && work->tick.is_idle) {
-        return false;
-    }
-    if (status == STATUS_OK && round_in_flight(work->runner) > 0) {
+        status = round_rest(work->runner);
+        if (status == STATUS_OK) {
+            return false;
+        }
+    } else if (status == STATUS_OK && round_in_flight(work->runner) > 0) {
         status = finish_round(work);
     }
     if (status != STATUS_OK) {
@@ -247,6 +250,8 @@ static void add_draft_stats(const struct draft_counters *counters, struct sluice
     stats->draft_switches = counters->switches;
     stats->draft_guard_trips = counters->guard_trips;
     stats->draft_probe_gain = counters->probe_gain;
+    stats->draft_length = counters->length;
+    stats->draft_regime = (enum sluice_draft_regime)counters->regime;
 }
 
 void engine_work_stats(const struct engine_work *work, struct sluice_engine_stats *stats) {
@@ -266,6 +271,9 @@ void engine_work_stats(const struct engine_work *work, struct sluice_engine_stat
         .cached_prompt_tokens = gauges.cached_prompt_tokens,
         .output_tokens = gauges.output_tokens,
     };
+    int rank_count;
+    const struct rank_report *reports = round_reports(work->runner, &rank_count);
+    rank_reports_add_up(reports, rank_count, stats);
     if (work->prefixes != NULL) {
         stats->cached_pages = (int32_t)prefix_cache_counters(work->prefixes).unused_pages;
     }

@@ -14,6 +14,7 @@
 #include "backends/backend_registry.h"
 #include "base/string_buffer.h"
 #include "engine/executor_ranks.h"
+#include "engine/rank_meter.h"
 #include "engine/state_pool.h"
 #include "engine/step_plan.h"
 #include "engine/tick_trace.h"
@@ -66,6 +67,18 @@ struct executor_sent_bytes {
 };
 struct executor_sent_bytes executor_sent_bytes(const struct executor *executor);
 
+/* What this rank has done so far. */
+void executor_report(const struct executor *executor, struct rank_report *out);
+
+/* Where this rank's time is counted. */
+struct rank_meter *executor_meter(struct executor *executor);
+
+/*
+ * For the leader, which has asked for reports by a record: waits for the one of another rank. It comes before
+ * whatever that rank sends for records after the one that asked.
+ */
+enum status executor_take_report(struct executor *executor, int rank, struct rank_report *out);
+
 /*
  * Sends a record to all other ranks; does not wait for them, and does nothing with one rank. For the leader.
  * A round's tokens and biases of sequences that start, which are borrowed, go to the rank that chooses.
@@ -96,6 +109,9 @@ enum status executor_obey(struct executor *executor, const struct plan_record *r
  * of the last stage; NULL elsewhere.
  */
 enum status executor_step(struct executor *executor, const struct step_plan *plan, float *logits);
+
+/* How long the last step computed on this rank; waits for other stages are not in it. */
+double executor_step_seconds(const struct executor *executor);
 
 /* The same on all ranks, with logits for the leader, which calls it when nothing is under way. */
 enum status executor_run(struct executor *executor, const struct step_plan *plan, float *logits);

@@ -80,11 +80,13 @@ static int read_ahead(const struct executor_ranks *ranks, const struct model *mo
 
 static enum status tell_placement(struct executor_ranks *ranks, const struct model *model) {
     if (ranks->step.expert_rank == 0) {
+        ranks->expert_imbalance = expert_balance_mean_skew(&ranks->balance);
         expert_balance_choose(&ranks->balance);
     }
     TRY(comm_broadcast_host(ranks->step.experts, 0, ranks->balance.next_holders,
                             expert_balance_bytes(&ranks->balance)));
     int count = read_ahead(ranks, model);
+    ranks->expert_moves += count;
     if (count > 0) {
         log_write(LOG_INFO, "experts", "rank %d of stage %d gets %d experts of other ranks in step %lld",
                   ranks->step.expert_rank, ranks->stage, count,

@@ -32,6 +32,7 @@ struct executor {
     struct comm_request sends[BOUNDARY_BUFFERS_MAX][BOUNDARY_TENSORS_MAX]; /* that may still read them */
     int buffer;                                                            /* of the last step */
     int64_t step_rows;         /* rows of the last step on all ranks; 0 if it failed */
+    double step_seconds;       /* that the last step took here, without waits for other stages */
     struct row_deal step_deal; /* and which of them are here */
     /* Rows of the pass under way in all replicas that share experts: which each expert rank brings. */
     struct row_shares expert_shares;
@@ -57,6 +58,9 @@ struct executor {
     int32_t *staging;  /* batch arrays */
     int32_t *own_rows; /* with ranks: rows of a boundary, counted from the first own one */
     float *scan;       /* one row of a boundary, to look for values that are not finite */
+    struct rank_meter meter;
+    struct rank_report report; /* on its way to the leader */
+    struct comm_request report_request;
 };
 
 /* A pass over the model: main layers, or the draft layer over the boundary that a pass before left. */
@@ -140,6 +144,9 @@ enum status executor_wait_for_buffer(struct executor *executor, int buffer);
 
 /* Saved row `from` is also that of slot `to`. */
 enum status executor_copy_saved_row(struct executor *executor, int32_t from, int32_t to);
+
+/* Answers a record that asks for a report; does not wait for the leader. */
+enum status executor_send_report(struct executor *executor);
 
 /* Memory for records, as this rank needs it. */
 enum status executor_alloc_records(struct executor *executor);

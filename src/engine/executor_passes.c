@@ -1,4 +1,5 @@
 /* Passes over the model: main layers, head, draft layer, and what stages hand on. */
+#include "base/clock.h"
 #include "engine/batch_upload.h"
 #include "engine/executor_balance.h"
 #include "engine/executor_internal.h"
@@ -263,8 +264,9 @@ static enum status run_main_layers(struct executor *executor, const struct batch
     struct boundary boundary =
         executor_own_boundary(executor, executor_boundary(executor), batch->row_count, &executor->step_deal);
     if (!executor_is_on_first_stage(executor)) {
-        double began = tick_trace_now(executor_trace(executor));
+        double began = clock_seconds();
         TRY(receive_boundary(executor, &boundary));
+        rank_meter_add_wait(&executor->meter, began);
         tick_trace_add(executor_trace(executor), TRACE_RECEIVE, began);
     }
     double began = tick_trace_now(executor_trace(executor));
@@ -273,8 +275,9 @@ static enum status run_main_layers(struct executor *executor, const struct batch
     if (executor_is_on_last_stage(executor)) {
         return STATUS_OK;
     }
-    began = tick_trace_now(executor_trace(executor));
+    began = clock_seconds();
     TRY(send_boundary(executor, &boundary));
+    rank_meter_add_send(&executor->meter, began);
     tick_trace_add(executor_trace(executor), TRACE_SEND, began);
     return STATUS_OK;
 }

@@ -41,6 +41,8 @@ struct executor_ranks {
     struct expert_balance balance; /* where whole experts move (executor_balance.h); else zeroed */
     int64_t balance_interval;      /* steps from one placement to the next */
     int64_t balance_steps;         /* that the stage has begun */
+    int64_t expert_moves;          /* experts that this rank got of others */
+    double expert_imbalance;       /* before the last choice of a placement, on its first rank; 0: none yet */
     struct comm_watch *watch;      /* NULL: nobody looks */
     double deadline_seconds;       /* of waits once the first ticks are over; 0: the groups' own */
 };

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "engine/executor_internal.h"
 
 static size_t mask_words(const struct executor *executor) {
@@ -150,6 +151,7 @@ enum status executor_lead(struct executor *executor, const struct plan_record *r
 static enum status receive_from_leader(struct executor *executor, void *memory, size_t bytes) {
     struct comm *control = executor->options.ranks->control;
     struct comm_request request;
+    executor->meter.plan_bytes += bytes;
     TRY(comm_start_receive(control, NULL, 0, memory, bytes, &request));
     return comm_wait(control, &request);
 }
@@ -192,7 +194,9 @@ enum status executor_receive(struct executor *executor, struct plan_record *out)
     struct executor_ranks *ranks = executor->options.ranks;
     bool is_first = comm_rank(ranks->step.tensor) == 0;
     uint64_t bytes = 0;
+    double began = clock_seconds();
     TRY(receive_size(executor, &bytes));
+    rank_meter_add_wait(&executor->meter, began);
     if (is_first) {
         TRY(receive_from_leader(executor, executor->record, bytes));
     }

@@ -1,6 +1,19 @@
 /* What an executor is asked to do, alone or as one of several ranks: the leader asks, the others follow. */
+#include "base/clock.h"
 #include "engine/batch_upload.h"
 #include "engine/executor_internal.h"
+
+static enum status check_snapshots(const struct executor *executor, const struct step_plan *plan) {
+    const struct state_pool_options *pool = &executor->options.states->options;
+    for (int32_t i = 0; i < plan->snapshot_count; i++) {
+        int32_t slot = plan->snapshots[i].slot;
+        CHECK(slot >= pool->sequence_slot_count &&
+                  slot < pool->sequence_slot_count + pool->snapshot_slot_count,
+              STATUS_INTERNAL, "a snapshot goes to slot %d, expected one of %d from %d on", slot,
+              pool->snapshot_slot_count, pool->sequence_slot_count);
+    }
+    return STATUS_OK;
+}
 
 static enum status check_plan(const struct executor *executor, const struct step_plan *plan) {
     int64_t rows = step_plan_row_count(plan);
@@ -8,7 +21,7 @@ static enum status check_plan(const struct executor *executor, const struct step
     CHECK(rows <= executor->options.row_limit && plan->segment_count <= executor->options.segment_limit,
           STATUS_INTERNAL, "a step of %lld rows in %d segments exceeds the planned %d rows in %d segments",
           (long long)rows, plan->segment_count, executor->options.row_limit, executor->options.segment_limit);
-    return STATUS_OK;
+    return check_snapshots(executor, plan);
 }
 
 static enum status run_slot_operation(struct executor *executor,
@@ -40,14 +53,21 @@ enum status executor_step(struct executor *executor, const struct step_plan *pla
     TRY(change_state(executor, plan));
     executor->step_rows = 0;
     executor->buffer = (executor->buffer + 1) % executor_buffer_count(executor);
-    double began = tick_trace_now(executor_trace(executor));
+    double began = clock_seconds();
+    double waited_before = executor->meter.wait_seconds;
     TRY(executor_wait_for_buffer(executor, executor->buffer));
     if (!executor_is_on_last_stage(executor)) {
+        rank_meter_add_wait(&executor->meter, began);
         tick_trace_add(executor_trace(executor), TRACE_SEND_WAIT, began);
     }
     TRY(executor_run_pass(executor, &(struct pass){.plan = plan, .logits = logits}));
     executor->step_rows = step_plan_row_count(plan);
+    executor->step_seconds = clock_seconds() - began - (executor->meter.wait_seconds - waited_before);
     return STATUS_OK;
+}
+
+double executor_step_seconds(const struct executor *executor) {
+    return executor->step_seconds;
 }
 
 static enum status run_step(struct executor *executor, const struct step_plan *plan, float *logits) {
@@ -72,6 +92,11 @@ enum status executor_obey(struct executor *executor, const struct plan_record *r
         return run_step(executor, &record->step, executor->logits);
     case PLAN_KIND_CHANGE_STATE:
         return change_state(executor, &record->step);
+    case PLAN_KIND_REST:
+        rank_meter_rest(&executor->meter);
+        return executor_send_report(executor);
+    case PLAN_KIND_REPORT:
+        return executor_send_report(executor);
     case PLAN_KIND_DRAFT:
     case PLAN_KIND_HEAD:
     case PLAN_KIND_ROUND:

@@ -2,6 +2,7 @@
  * What comes after a step's layers, on all ranks of the last stage: more rows of the head, passes of the
  * draft layer. The rank that chooses tokens leads.
  */
+#include "base/clock.h"
 #include "engine/batch_upload.h"
 #include "engine/executor_internal.h"
 
@@ -17,7 +18,10 @@ static enum status lead_stage(struct executor *executor, const struct plan_recor
 }
 
 static enum status run_draft(struct executor *executor, const struct draft_plan *plan, float *logits) {
-    struct step_plan batch = {.segments = plan->segments, .segment_count = plan->segment_count};
+    struct step_plan batch = {.segments = plan->segments,
+                              .segment_count = plan->segment_count,
+                              .snapshots = plan->snapshots,
+                              .snapshot_count = plan->snapshot_count};
     TRY(executor_run_pass(executor, &(struct pass){.plan = &batch, .draft = plan, .logits = logits}));
     if (!plan->writes_state_only) {
         executor->last_drafted = 1 - executor->last_drafted;
@@ -93,7 +97,9 @@ enum status executor_follow_passes(struct executor *executor) {
     struct plan_record record;
     for (;;) {
         uint64_t bytes = 0;
+        double began = clock_seconds();
         TRY(comm_broadcast_host(ranks->step.tensor, 0, &bytes, sizeof bytes));
+        rank_meter_add_wait(&executor->meter, began);
         CHECK(bytes <= executor->record_bytes, STATUS_INTERNAL,
               "a plan of %llu bytes came in, at most %zu fit", (unsigned long long)bytes,
               executor->record_bytes);

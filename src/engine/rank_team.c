@@ -13,6 +13,7 @@
 #include "engine/executor_balance.h"
 #include "engine/rank_team_groups.h"
 #include "engine/round.h"
+#include "engine/scheduler.h"
 #include "engine/stage_cut.h"
 #include "parallel/layout_check.h"
 #include "parallel/mesh.h"
@@ -43,6 +44,8 @@ struct rank_team {
     struct rank_memory *memory;  /* [size] */
     bool is_led;                 /* the others follow this process's leader */
 };
+
+_Static_assert((int)TEAM_RANKS_MAX <= (int)SLUICE_STAGES_MAX, "a stage has a rank");
 
 int rank_team_replicas(const struct sluice_parallel_options *parallel) {
     return parallel->data > 1 ? parallel->data : 1;
@@ -127,7 +130,7 @@ static struct plan_bounds bounds_of(const struct sluice_engine_options *options,
             round_logit_row_limit(options->sequence_limit, options->draft.limit, options->step_token_limit),
         .segment_limit = options->sequence_limit,
         .page_update_limit = (int32_t)(3 * options->sequence_limit * pages_per_slot),
-        .slot_operation_limit = 4 * options->sequence_limit,
+        .slot_operation_limit = SCHEDULER_OPERATIONS_PER_SLOT * options->sequence_limit,
         .token_limit = (int32_t)options->context_tokens,
     };
 }

@@ -40,11 +40,16 @@ static size_t prompt_record_count(const struct round_runner_options *options) {
     return (size_t)options->row_limit * RECORD_WIDTH_MAX;
 }
 
+static size_t rank_count(const struct round_runner_options *options) {
+    return options->ranks == NULL ? 1 : (size_t)comm_size(options->ranks->control);
+}
+
 static size_t leader_bytes(const struct round_runner_options *options) {
     size_t vocabulary = (size_t)options->vocabulary_size;
     size_t logit_rows = logit_row_limit(options);
     size_t bytes = logit_rows * ((vocabulary + 31) / 32 * sizeof(token_mask_word) + sizeof(void *));
     bytes += (size_t)options->in_flight_limit * sizeof(struct started_round);
+    bytes += rank_count(options) * sizeof(struct rank_report);
     bytes += round_chooses(options) ? 0 : feedback_bytes(options);
     return bytes + 2 * (size_t)options->sequence_limit * sizeof(struct round_feedback);
 }
@@ -52,7 +57,8 @@ static size_t leader_bytes(const struct round_runner_options *options) {
 static size_t drafting_bytes(const struct round_runner_options *options) {
     size_t vocabulary = (size_t)options->vocabulary_size;
     size_t sequences = (size_t)options->sequence_limit;
-    size_t bytes = sequences * (vocabulary * sizeof(float) + sizeof(struct step_segment) + sizeof(int32_t));
+    size_t bytes = sequences * (vocabulary * sizeof(float) + sizeof(struct step_segment) +
+                                sizeof(struct step_snapshot) + sizeof(int32_t));
     bytes += (size_t)options->row_limit * 2 * sizeof(int32_t);
     if (options->draft_sampling == DRAFT_SAMPLING_REJECTION) {
         bytes += sequences * (size_t)options->draft_limit * vocabulary * sizeof(float);
@@ -74,9 +80,14 @@ static size_t chooser_bytes(const struct round_runner_options *options, unsigned
     return bytes + (options->draft_limit > 0 ? drafting_bytes(options) : 0);
 }
 
+static size_t between_bytes(const struct round_runner_options *options) {
+    return (size_t)options->in_flight_limit * sizeof(struct sent_seconds);
+}
+
 size_t round_runner_bytes(const struct round_runner_options *options, unsigned thread_count) {
     return (round_is_leader(options) ? leader_bytes(options) : 0) +
-           (round_chooses(options) ? chooser_bytes(options, thread_count) : 0);
+           (round_chooses(options) ? chooser_bytes(options, thread_count) : 0) +
+           (round_passes_seconds(options) ? between_bytes(options) : 0);
 }
 
 static enum status alloc_drafting(struct round_runner *runner) {
@@ -85,11 +96,13 @@ static enum status alloc_drafting(struct round_runner *runner) {
     size_t sequences = (size_t)options->sequence_limit;
     runner->draft_logits = calloc(sequences * vocabulary, sizeof *runner->draft_logits);
     runner->draft_segments = calloc(sequences, sizeof *runner->draft_segments);
+    runner->draft_snapshots = calloc(sequences, sizeof *runner->draft_snapshots);
     runner->draft_tokens = calloc((size_t)options->row_limit, sizeof *runner->draft_tokens);
     runner->draft_rows = calloc((size_t)options->row_limit, sizeof *runner->draft_rows);
     runner->drafting = calloc(sequences, sizeof *runner->drafting);
     CHECK_MEMORY(runner->draft_logits);
     CHECK_MEMORY(runner->draft_segments);
+    CHECK_MEMORY(runner->draft_snapshots);
     CHECK_MEMORY(runner->draft_tokens);
     CHECK_MEMORY(runner->draft_rows);
     CHECK_MEMORY(runner->drafting);
@@ -158,8 +171,14 @@ static enum status alloc_choice(struct round_runner *runner) {
 static enum status alloc_leader(struct round_runner *runner) {
     runner->rounds = calloc((size_t)runner->options.in_flight_limit, sizeof *runner->rounds);
     runner->taken = calloc(2 * (size_t)runner->options.sequence_limit, sizeof *runner->taken);
+    runner->reports = calloc(rank_count(&runner->options), sizeof *runner->reports);
+    CHECK_MEMORY(runner->reports);
     CHECK_MEMORY(runner->rounds);
     CHECK_MEMORY(runner->taken);
+    /* Which stage they are of is known before they say anything. */
+    for (size_t i = 1; i < rank_count(&runner->options); i++) {
+        runner->reports[i].stage = (int32_t)i / comm_size(runner->options.ranks->step.tensor);
+    }
     return round_chooses(&runner->options)
                ? STATUS_OK
                : alloc_feedback(runner, &runner->received, &runner->received_extra);
@@ -177,6 +196,10 @@ enum status round_runner_create(const struct round_runner_options *options, stru
     }
     if (round_chooses(options)) {
         TRY_GOTO(alloc_choice(runner));
+    }
+    if (round_passes_seconds(options)) {
+        runner->sent_seconds = calloc((size_t)options->in_flight_limit, sizeof *runner->sent_seconds);
+        CHECK_MEMORY_GOTO(runner->sent_seconds);
     }
     *out = runner;
     return STATUS_OK;
@@ -217,12 +240,15 @@ void round_runner_destroy(struct round_runner **runner_pointer) {
     }
     free_choice(runner);
     free(runner->rounds);
+    free(runner->sent_seconds);
     free(runner->received);
     free(runner->received_extra);
     free(runner->taken);
+    free(runner->reports);
     free(runner->draft_logits);
     free(runner->draft_probabilities);
     free(runner->draft_segments);
+    free(runner->draft_snapshots);
     free(runner->draft_tokens);
     free(runner->draft_rows);
     free(runner->drafting);

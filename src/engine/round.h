@@ -70,6 +70,18 @@ int32_t round_in_flight(const struct round_runner *runner);
 enum status round_finish(struct round_runner *runner, struct round_result *out);
 
 /*
+ * For the leader, when no round is under way: there is nothing to do until the next one. Times of ranks stop,
+ * and all say what they have done; nothing happens if they did already.
+ */
+enum status round_rest(struct round_runner *runner);
+
+/*
+ * What each rank has done, by its number: of one rank until now, of several when they were last asked, a
+ * fraction of a second ago. For the leader; valid until the next round.
+ */
+const struct rank_report *round_reports(struct round_runner *runner, int *count);
+
+/*
  * Does what the leader's executor and runner are asked to do, until the leader ends it (OK) or a rank is
  * lost. For all ranks but the leader.
  */

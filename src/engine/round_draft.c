@@ -11,6 +11,7 @@
 struct draft_rows {
     int32_t segment_count;
     int32_t row_count;
+    int32_t snapshot_count;
 };
 
 static void add_rows(struct round_runner *runner, struct draft_rows *rows, int32_t slot, int32_t position,
@@ -29,7 +30,9 @@ static enum status run_pass(struct round_runner *runner, const struct draft_rows
                               .segment_count = rows->segment_count,
                               .source = source,
                               .source_rows = runner->draft_rows,
-                              .writes_state_only = writes_state_only};
+                              .writes_state_only = writes_state_only,
+                              .snapshots = runner->draft_snapshots,
+                              .snapshot_count = rows->snapshot_count};
     if (rows->row_count == 0 && writes_state_only) {
         return STATUS_OK;
     }
@@ -62,6 +65,20 @@ static int32_t token_after(const struct round_plan *plan, int32_t segment,
     return feedback == NULL ? plan->segments[segment].following_token : feedback->tokens[row + 1 - base_rows];
 }
 
+/* A snapshot inside the segment, whose last rows from row `first` on are the draft layer's next ones. */
+static void add_snapshot(struct round_runner *runner, const struct round_plan *plan, int32_t segment,
+                         int32_t first, struct draft_rows *rows) {
+    for (int32_t i = 0; i < plan->step.snapshot_count; i++) {
+        const struct step_snapshot *snapshot = &plan->step.snapshots[i];
+        if (snapshot->segment == segment && snapshot->row_count > first) {
+            runner->draft_snapshots[rows->snapshot_count++] =
+                (struct step_snapshot){.segment = rows->segment_count,
+                                       .row_count = snapshot->row_count - first,
+                                       .slot = snapshot->slot};
+        }
+    }
+}
+
 /* Rows of a segment from where it catches up to its last committed one; `leaves_last`: that one excepted. */
 static void add_catch_up(struct round_runner *runner, const struct round_plan *plan, int32_t segment,
                          const struct round_feedback *feedback, bool leaves_last, struct draft_rows *rows) {
@@ -74,6 +91,7 @@ static void add_catch_up(struct round_runner *runner, const struct round_plan *p
         runner->draft_tokens[rows->row_count + row - first] = token_after(plan, segment, feedback, row);
     }
     if (end > first) {
+        add_snapshot(runner, plan, segment, first, rows);
         add_rows(runner, rows, step->slot, step->first_position + first, end - first);
     }
 }

@@ -76,9 +76,13 @@ struct round_result {
     /* Of segments with scored rows: their records, or why some prompt token has no probability. */
     struct round_feedback *prompt_feedback;
     int32_t prompt_feedback_count;
-    double step_seconds;  /* layers, head, choice: what the round added to the time of those before it */
-    double draft_seconds; /* the draft layer */
-    bool is_empty;        /* the round had no rows: other replicas' did */
+    /* What the round takes of the ranks' time by the work of their stages (stage_seconds.h): */
+    double step_seconds;  /* layers, head, choice */
+    double draft_seconds; /* what the draft layer adds */
+    /* On the clock: */
+    double added_seconds;       /* what the round added to the time of those before it */
+    double draft_layer_seconds; /* the draft layer's part of the last stage's time */
+    bool is_empty;              /* the round had no rows: other replicas' did */
 };
 
 #endif

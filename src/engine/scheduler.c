@@ -3,9 +3,6 @@
 
 #include "engine/scheduler_internal.h"
 
-/* Per slot: a copy and a saved row at its end; a clearing and a restored copy when the next one starts. */
-enum { SLOT_OPERATIONS_PER_SLOT = 4 };
-
 static int32_t pages_of_context(const struct scheduler_options *options) {
     return (options->context_tokens + options->page_tokens - 1) / options->page_tokens;
 }
@@ -25,6 +22,7 @@ static enum status alloc_plan(struct plan_arrays *plan, const struct scheduler_o
     plan->steps = calloc(slots, sizeof *plan->steps);
     plan->segments = calloc(slots, sizeof *plan->segments);
     plan->sequences = calloc(slots, sizeof(struct sequence *));
+    plan->snapshots = calloc(slots, sizeof *plan->snapshots);
     plan->row_tokens = calloc(rows, sizeof *plan->row_tokens);
     plan->logit_rows = calloc(rows, sizeof *plan->logit_rows);
     plan->candidates = calloc(slots, sizeof *plan->candidates);
@@ -32,8 +30,9 @@ static enum status alloc_plan(struct plan_arrays *plan, const struct scheduler_o
     plan->verified = calloc(slots, sizeof *plan->verified);
     plan->accepted = calloc(slots, sizeof *plan->accepted);
     bool is_complete = plan->steps != NULL && plan->segments != NULL && plan->sequences != NULL &&
-                       plan->row_tokens != NULL && plan->logit_rows != NULL && plan->candidates != NULL &&
-                       plan->drafts != NULL && plan->verified != NULL && plan->accepted != NULL;
+                       plan->snapshots != NULL && plan->row_tokens != NULL && plan->logit_rows != NULL &&
+                       plan->candidates != NULL && plan->drafts != NULL && plan->verified != NULL &&
+                       plan->accepted != NULL;
     CHECK(is_complete, STATUS_OUT_OF_MEMORY, "out of memory for plans of %d sequences", options->slot_count);
     return STATUS_OK;
 }
@@ -42,6 +41,7 @@ static void free_plan(struct plan_arrays *plan) {
     free(plan->steps);
     free(plan->segments);
     free(plan->sequences);
+    free(plan->snapshots);
     free(plan->row_tokens);
     free(plan->logit_rows);
     free(plan->candidates);
@@ -58,7 +58,8 @@ static enum status alloc_changes(struct plan_changes *changes, const struct sche
      */
     size_t updates = 3 * slots * (size_t)pages_of_context(options);
     changes->page_updates = calloc(updates, sizeof *changes->page_updates);
-    changes->slot_operations = calloc(SLOT_OPERATIONS_PER_SLOT * slots, sizeof *changes->slot_operations);
+    changes->slot_operations =
+        calloc(SCHEDULER_OPERATIONS_PER_SLOT * slots, sizeof *changes->slot_operations);
     CHECK_MEMORY(changes->page_updates);
     CHECK_MEMORY(changes->slot_operations);
     return STATUS_OK;

@@ -29,6 +29,12 @@
 struct scheduler;
 
 /*
+ * Slot operations of a plan, at most, for each slot of a sequence: the saved row of a snapshot in its prompt,
+ * a copy and a saved row at its end; a clearing and a restored copy when the next one starts.
+ */
+enum { SCHEDULER_OPERATIONS_PER_SLOT = 5 };
+
+/*
  * Prefixes kept below the cache, on disk (engine/prefix_tier.h). Both functions may carry out what the next
  * plan would have changed in the state, and say so: then the plan does not do it again. NULL functions: no
  * store.

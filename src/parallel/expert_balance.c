@@ -118,6 +118,21 @@ double expert_balance_skew(const struct expert_balance *balance, int layer, cons
     return sum == 0.0 ? 1.0 : most * shape->rank_count / sum;
 }
 
+double expert_balance_mean_skew(const struct expert_balance *balance) {
+    double sum = 0.0;
+    int count = 0;
+    for (int layer = 0; layer < balance->shape.layer_count; layer++) {
+        size_t first = entry_of(balance, layer, 0);
+        bool is_picked = false;
+        for (int e = 0; e < balance->shape.expert_count; e++) {
+            is_picked |= balance->counts[first + (size_t)e] > 0;
+        }
+        sum += is_picked ? expert_balance_skew(balance, layer, balance->holders + first) : 0.0;
+        count += is_picked;
+    }
+    return count == 0 ? 1.0 : sum / count;
+}
+
 /* One layer, being placed. */
 struct placing {
     const struct expert_balance_shape *shape;

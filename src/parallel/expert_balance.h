@@ -58,6 +58,9 @@ void expert_balance_count(struct expert_balance *balance, int layer, int32_t exp
  * picked. `holders`: of the layer. */
 double expert_balance_skew(const struct expert_balance *balance, int layer, const uint64_t *holders);
 
+/* Mean of the same over the layers of which something was picked, as experts lie now; 1: of none. */
+double expert_balance_mean_skew(const struct expert_balance *balance);
+
 /*
  * Chooses next_holders by the counts, and halves these. Copies go to the experts with most rows for each that
  * has them, and then each, the fullest first, to the emptiest rank that has place and lacks it; ties by lower

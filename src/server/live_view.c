@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "server/metrics.h"
+#include "server/stage_links.h"
 #include "text/json_writer.h"
 
 enum { SAMPLE_COUNT = 32 };
@@ -104,6 +105,9 @@ static void write_counters(struct json_writer *writer, const char *key, const in
 }
 
 static void write_drafts(struct json_writer *writer, const struct sluice_engine_stats *stats, size_t limit) {
+    static const char *const regimes[] = {[SLUICE_DRAFT_REGIME_COLD] = "cold",
+                                          [SLUICE_DRAFT_REGIME_WARM] = "warm",
+                                          [SLUICE_DRAFT_REGIME_DRAFT] = "draft"};
     json_writer_begin(writer, "drafts", '{');
     json_writer_integer(writer, "limit", (int64_t)limit);
     json_writer_integer(writer, "made", stats->draft_tokens);
@@ -121,6 +125,8 @@ static void write_drafts(struct json_writer *writer, const struct sluice_engine_
     json_writer_integer(writer, "switches", stats->draft_switches);
     json_writer_integer(writer, "guard_trips", stats->draft_guard_trips);
     json_writer_real(writer, "probe_gain", stats->draft_probe_gain);
+    json_writer_integer(writer, "length", stats->draft_length);
+    json_writer_text(writer, "regime", regimes[stats->draft_regime]);
     json_writer_end(writer, '}');
 }
 
@@ -177,6 +183,36 @@ static void write_steps(struct json_writer *writer, const struct sluice_engine_s
     json_writer_end(writer, '}');
 }
 
+static void write_stages(struct json_writer *writer, const struct sluice_engine_stats *stats) {
+    json_writer_begin(writer, "stages", '[');
+    for (int32_t i = 0; i < stats->stage_count; i++) {
+        const struct sluice_stage_stats *stage = &stats->stages[i];
+        json_writer_begin(writer, NULL, '{');
+        json_writer_real(writer, "compute_seconds", stage->compute_seconds);
+        json_writer_real(writer, "wait_seconds", stage->wait_seconds);
+        json_writer_real(writer, "send_seconds", stage->send_seconds);
+        json_writer_integer(writer, "expert_moves", stage->expert_moves);
+        write_known(writer, "expert_imbalance", stage->expert_imbalance > 0.0, stage->expert_imbalance);
+        json_writer_end(writer, '}');
+    }
+    json_writer_end(writer, ']');
+}
+
+static void write_links(struct json_writer *writer, const struct sluice_engine_stats *stats) {
+    struct stage_link links[STAGE_LINKS_MAX];
+    size_t count = stage_links_list(stats, links);
+    json_writer_begin(writer, "links", '[');
+    for (size_t i = 0; i < count; i++) {
+        json_writer_begin(writer, NULL, '{');
+        json_writer_integer(writer, "from", links[i].from);
+        json_writer_integer(writer, "to", links[i].to);
+        json_writer_text(writer, "kind", links[i].kind);
+        json_writer_integer(writer, "bytes", links[i].bytes);
+        json_writer_end(writer, '}');
+    }
+    json_writer_end(writer, ']');
+}
+
 void live_view_write(struct live_view *view, const struct live_state *state, struct string_buffer *out) {
     struct service *service = view->options->service;
     struct sluice_engine_facts facts = service->kind->facts(service);
@@ -193,5 +229,7 @@ void live_view_write(struct live_view *view, const struct live_state *state, str
     write_pages(&writer, &stats.engine, &facts.memory);
     write_drafts(&writer, &stats.engine, (size_t)facts.draft_limit);
     write_steps(&writer, &stats.engine, &rates);
+    write_stages(&writer, &stats.engine);
+    write_links(&writer, &stats.engine);
     json_writer_end(&writer, '}');
 }

@@ -1,56 +1,19 @@
-/* The text of metrics. Every sample carries the labels of vLLM: engine and model_name. */
+/* The text of metrics. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 
 #include "server/metrics_internal.h"
+#include "server/metrics_sample.h"
+#include "server/metrics_stages.h"
 
-enum { LABEL_BYTES = 512, BOUND_BYTES = 32 };
+enum { BOUND_BYTES = 32 };
 
-/* Where the text goes, and the labels that all samples have. */
-struct text {
-    struct string_buffer *out;
-    char labels[LABEL_BYTES];
-};
-
-/* Label values have backslashes before quotes, backslashes and line ends. */
-static void fill_labels(struct text *text, const char *model_name) {
-    size_t used = (size_t)snprintf(text->labels, sizeof text->labels, "engine=\"0\",model_name=\"");
-    for (const char *at = model_name; *at != '\0' && used + 4 < sizeof text->labels; at++) {
-        if (*at == '\\' || *at == '"' || *at == '\n') {
-            text->labels[used++] = '\\';
-        }
-        text->labels[used++] = *at;
-        if (*at == '\n') {
-            text->labels[used - 1] = 'n';
-        }
-    }
-    text->labels[used++] = '"';
-    text->labels[used] = '\0';
-}
-
-static void describe(const struct text *text, const char *name, const char *type, const char *help) {
-    string_buffer_append_format(text->out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
-}
-
-/* `more`: further labels with a comma before them, or "". */
-static void write_sample(const struct text *text, const char *name, const char *more, double value) {
-    string_buffer_append_format(text->out, "%s{%s%s} ", name, text->labels, more);
-    bool is_whole = fabs(value) < 1e15 && value == floor(value);
-    string_buffer_append_format(text->out, is_whole ? "%.0f\n" : "%.9g\n", value);
-}
-
-static void write_one(const struct text *text, const char *name, const char *type, const char *help,
-                      double value) {
-    describe(text, name, type, help);
-    write_sample(text, name, "", value);
-}
-
-static void write_histogram(const struct text *text, const char *name, const char *help,
+static void write_histogram(const struct metrics_text *text, const char *name, const char *help,
                             const struct histogram *histogram) {
     char sample[128];
     uint64_t total = 0;
-    describe(text, name, "histogram", help);
+    metrics_text_describe(text, name, "histogram", help);
     snprintf(sample, sizeof sample, "%s_bucket", name);
     for (size_t i = 0; i <= histogram->bound_count; i++) {
         char bound[BOUND_BYTES] = ",le=\"+Inf\"";
@@ -58,15 +21,15 @@ static void write_histogram(const struct text *text, const char *name, const cha
             snprintf(bound, sizeof bound, ",le=\"%.10g\"", histogram->bounds[i]);
         }
         total += histogram->counts[i];
-        write_sample(text, sample, bound, (double)total);
+        metrics_text_sample(text, sample, bound, (double)total);
     }
     snprintf(sample, sizeof sample, "%s_sum", name);
-    write_sample(text, sample, "", histogram->sum);
+    metrics_text_sample(text, sample, "", histogram->sum);
     snprintf(sample, sizeof sample, "%s_count", name);
-    write_sample(text, sample, "", (double)total);
+    metrics_text_sample(text, sample, "", (double)total);
 }
 
-static void write_histograms(const struct text *text, const struct metrics *metrics) {
+static void write_histograms(const struct metrics_text *text, const struct metrics *metrics) {
     static const struct {
         const char *name;
         const char *help;
@@ -94,31 +57,34 @@ static void write_histograms(const struct text *text, const struct metrics *metr
     }
 }
 
-static void write_requests(const struct text *text, const struct metrics *metrics) {
+static void write_requests(const struct metrics_text *text, const struct metrics *metrics) {
     static const char *const reasons[METRICS_FINISH_COUNT] = {
         ",finished_reason=\"stop\"", ",finished_reason=\"length\"", ",finished_reason=\"abort\"",
         ",finished_reason=\"error\""};
     static const char *const classes[REPLY_CLASS_COUNT] = {",code=\"1xx\"", ",code=\"2xx\"", ",code=\"3xx\"",
                                                            ",code=\"4xx\"", ",code=\"5xx\""};
-    write_one(text, "vllm:prompt_tokens_total", "counter", "Tokens of prompts whose answers ended.",
-              (double)metrics->prompt_tokens);
-    write_one(text, "vllm:generation_tokens_total", "counter", "Tokens of answers.", (double)metrics->tokens);
-    write_one(text, "vllm:prefix_cache_queries_total", "counter",
-              "Tokens of prompts that were looked for in the prefix cache.", (double)metrics->prompt_tokens);
-    write_one(text, "vllm:prefix_cache_hits_total", "counter", "Of them, those that were found.",
-              (double)metrics->cached_prompt_tokens);
-    describe(text, "vllm:request_success_total", "counter", "Answers that ended, by how.");
+    metrics_text_one(text, "vllm:prompt_tokens_total", "counter", "Tokens of prompts whose answers ended.",
+                     (double)metrics->prompt_tokens);
+    metrics_text_one(text, "vllm:generation_tokens_total", "counter", "Tokens of answers.",
+                     (double)metrics->tokens);
+    metrics_text_one(text, "vllm:prefix_cache_queries_total", "counter",
+                     "Tokens of prompts that were looked for in the prefix cache.",
+                     (double)metrics->prompt_tokens);
+    metrics_text_one(text, "vllm:prefix_cache_hits_total", "counter", "Of them, those that were found.",
+                     (double)metrics->cached_prompt_tokens);
+    metrics_text_describe(text, "vllm:request_success_total", "counter", "Answers that ended, by how.");
     for (size_t i = 0; i < METRICS_FINISH_COUNT; i++) {
-        write_sample(text, "vllm:request_success_total", reasons[i], (double)metrics->finished[i]);
+        metrics_text_sample(text, "vllm:request_success_total", reasons[i], (double)metrics->finished[i]);
     }
-    write_one(text, "vllm:corrupted_requests_total", "counter",
-              "Answers that ended because the model gave no numbers.", (double)metrics->corrupted);
-    describe(text, "vllm:admission_rejections_total", "counter", "Requests for which there was no place.");
-    write_sample(text, "vllm:admission_rejections_total", ",reason=\"queue_full\"",
-                 (double)metrics->rejected);
-    describe(text, "sluice:http_replies_total", "counter", "Replies by their status.");
+    metrics_text_one(text, "vllm:corrupted_requests_total", "counter",
+                     "Answers that ended because the model gave no numbers.", (double)metrics->corrupted);
+    metrics_text_describe(text, "vllm:admission_rejections_total", "counter",
+                          "Requests for which there was no place.");
+    metrics_text_sample(text, "vllm:admission_rejections_total", ",reason=\"queue_full\"",
+                        (double)metrics->rejected);
+    metrics_text_describe(text, "sluice:http_replies_total", "counter", "Replies by their status.");
     for (size_t i = 0; i < REPLY_CLASS_COUNT; i++) {
-        write_sample(text, "sluice:http_replies_total", classes[i], (double)metrics->replies[i]);
+        metrics_text_sample(text, "sluice:http_replies_total", classes[i], (double)metrics->replies[i]);
     }
 }
 
@@ -130,21 +96,22 @@ double metrics_page_use(const struct sluice_engine_stats *stats, const struct sl
                : 0.0;
 }
 
-static void write_gauges(const struct text *text, const struct metrics_context *context) {
+static void write_gauges(const struct metrics_text *text, const struct metrics_context *context) {
     const struct sluice_engine_stats *stats = &context->stats->engine;
     const struct sluice_memory_ledger *memory = &context->facts->memory;
     char labels[128];
     double share = metrics_page_use(stats, memory);
-    write_one(text, "vllm:num_requests_running", "gauge", "Requests that run.", stats->running_requests);
-    write_one(text, "vllm:num_requests_waiting", "gauge", "Requests that wait to run.",
-              stats->waiting_requests);
-    write_one(text, "vllm:kv_cache_usage_perc", "gauge", "Share of the pages that requests use; 1 is all.",
-              share);
-    write_one(text, "vllm:gpu_cache_usage_perc", "gauge", "The same under its old name.", share);
+    metrics_text_one(text, "vllm:num_requests_running", "gauge", "Requests that run.",
+                     stats->running_requests);
+    metrics_text_one(text, "vllm:num_requests_waiting", "gauge", "Requests that wait to run.",
+                     stats->waiting_requests);
+    metrics_text_one(text, "vllm:kv_cache_usage_perc", "gauge",
+                     "Share of the pages that requests use; 1 is all.", share);
+    metrics_text_one(text, "vllm:gpu_cache_usage_perc", "gauge", "The same under its old name.", share);
     snprintf(labels, sizeof labels, ",block_size=\"%d\",num_gpu_blocks=\"%d\",enable_prefix_caching=\"%s\"",
              memory->page_tokens, memory->page_count, context->has_prefix_cache ? "True" : "False");
-    describe(text, "vllm:cache_config_info", "gauge", "How the cache is laid out.");
-    write_sample(text, "vllm:cache_config_info", labels, 1);
+    metrics_text_describe(text, "vllm:cache_config_info", "gauge", "How the cache is laid out.");
+    metrics_text_sample(text, "vllm:cache_config_info", labels, 1);
 }
 
 static double sum(const int64_t *values, size_t count) {
@@ -155,71 +122,79 @@ static double sum(const int64_t *values, size_t count) {
     return total;
 }
 
-static void write_list(const struct text *text, const char *name, const char *label, const int64_t *values,
-                       size_t count) {
+static void write_list(const struct metrics_text *text, const char *name, const char *label,
+                       const int64_t *values, size_t count) {
     char labels[64];
     for (size_t i = 0; i < count; i++) {
         snprintf(labels, sizeof labels, ",%s=\"%zu\"", label, i);
-        write_sample(text, name, labels, (double)values[i]);
+        metrics_text_sample(text, name, labels, (double)values[i]);
     }
 }
 
-static void write_drafts(const struct text *text, const struct metrics_context *context) {
+static void write_drafts(const struct metrics_text *text, const struct metrics_context *context) {
     static const char per_position[] = "vllm:spec_decode_num_accepted_tokens_per_pos_total";
     const struct sluice_engine_stats *stats = &context->stats->engine;
     size_t limit = (size_t)context->facts->draft_limit;
     if (limit == 0) {
         return;
     }
-    write_one(text, "vllm:spec_decode_num_drafts_total", "counter", "Times that drafts were verified.",
-              (double)stats->verified_drafts[0]);
-    write_one(text, "vllm:spec_decode_num_draft_tokens_total", "counter",
-              "Tokens of drafts that were verified.", sum(stats->verified_drafts, limit));
-    write_one(text, "vllm:spec_decode_num_accepted_tokens_total", "counter",
-              "Of them, those that were accepted.", sum(stats->accepted_drafts, limit));
-    describe(text, per_position, "counter", "The same by position in the draft.");
+    metrics_text_one(text, "vllm:spec_decode_num_drafts_total", "counter", "Times that drafts were verified.",
+                     (double)stats->verified_drafts[0]);
+    metrics_text_one(text, "vllm:spec_decode_num_draft_tokens_total", "counter",
+                     "Tokens of drafts that were verified.", sum(stats->verified_drafts, limit));
+    metrics_text_one(text, "vllm:spec_decode_num_accepted_tokens_total", "counter",
+                     "Of them, those that were accepted.", sum(stats->accepted_drafts, limit));
+    metrics_text_describe(text, per_position, "counter", "The same by position in the draft.");
     write_list(text, per_position, "position", stats->accepted_drafts, limit);
-    describe(text, "sluice:draft_ticks_total", "counter",
-             "Steps by the number of drafts that the controller chose.");
+    metrics_text_describe(text, "sluice:draft_ticks_total", "counter",
+                          "Steps by the number of drafts that the controller chose.");
     write_list(text, "sluice:draft_ticks_total", "length", stats->ticks_by_draft_length, limit + 1);
-    write_one(text, "sluice:draft_cold_ticks_total", "counter", "Steps in which the draft layer did not run.",
-              (double)stats->cold_ticks);
-    write_one(text, "sluice:draft_warm_ticks_total", "counter", "Steps that only kept its state up to date.",
-              (double)stats->warm_ticks);
-    write_one(text, "sluice:draft_switches_total", "counter", "Changes of the number of drafts.",
-              (double)stats->draft_switches);
-    write_one(text, "sluice:draft_guard_trips_total", "counter",
-              "Times that drafting was given up because it cost time.", (double)stats->draft_guard_trips);
-    write_one(text, "sluice:draft_probe_gain", "gauge",
-              "Tokens per second over those of the last probe without drafts; 0: none yet.",
-              stats->draft_probe_gain);
-    write_one(text, "sluice:draft_seconds_total", "counter", "Time in the draft layer.",
-              stats->draft_seconds);
+    metrics_text_one(text, "sluice:draft_cold_ticks_total", "counter",
+                     "Steps in which the draft layer did not run.", (double)stats->cold_ticks);
+    metrics_text_one(text, "sluice:draft_warm_ticks_total", "counter",
+                     "Steps that only kept its state up to date.", (double)stats->warm_ticks);
+    metrics_text_one(text, "sluice:draft_switches_total", "counter", "Changes of the number of drafts.",
+                     (double)stats->draft_switches);
+    metrics_text_one(text, "sluice:draft_guard_trips_total", "counter",
+                     "Times that drafting was given up because it cost time.",
+                     (double)stats->draft_guard_trips);
+    metrics_text_one(text, "sluice:draft_probe_gain", "gauge",
+                     "Tokens per second over those of the last probe without drafts; 0: none yet.",
+                     stats->draft_probe_gain);
+    metrics_text_one(text, "sluice:draft_seconds_total", "counter", "Time in the draft layer.",
+                     stats->draft_seconds);
+    metrics_text_one(text, "sluice:draft_length", "gauge",
+                     "Drafts that the last step made for a request at most.", stats->draft_length);
+    metrics_text_one(
+        text, "sluice:draft_regime", "gauge",
+        "What the draft layer did in the last step: 0 nothing, 1 kept its state up to date, 2 drafted.",
+        (double)stats->draft_regime);
 }
 
-static void write_engine(const struct text *text, const struct metrics_context *context) {
+static void write_engine(const struct metrics_text *text, const struct metrics_context *context) {
     const struct service_stats *stats = context->stats;
-    write_one(text, "vllm:num_preemptions_total", "counter", "Times that a request lost its place.",
-              (double)stats->engine.preemptions);
+    metrics_text_one(text, "vllm:num_preemptions_total", "counter", "Times that a request lost its place.",
+                     (double)stats->engine.preemptions);
     /* Engines tell sums only. */
     struct histogram iterations = {.counts = {(uint64_t)stats->engine.steps},
                                    .sum = (double)stats->engine.step_rows};
     write_histogram(text, "vllm:iteration_tokens_total", "Tokens of a step.", &iterations);
-    write_one(text, "sluice:step_seconds_total", "counter", "Time in steps.", stats->engine.step_seconds);
-    write_one(text, "sluice:planning_seconds_total", "counter", "Of it, planning and bookkeeping.",
-              stats->engine.planning_seconds);
-    write_one(text, "sluice:workers", "gauge", "Workers.", stats->worker_count);
-    write_one(text, "sluice:workers_ready", "gauge", "Workers that can answer.", stats->ready_count);
-    write_one(text, "sluice:worker_restarts_total", "counter", "Restarts of workers.",
-              (double)stats->restarts);
-    write_one(text, "sluice:unknown_fields_total", "counter", "Fields of requests that no API knows.",
-              (double)context->unknown_field_count);
+    metrics_text_one(text, "sluice:step_seconds_total", "counter", "Time in steps.",
+                     stats->engine.step_seconds);
+    metrics_text_one(text, "sluice:planning_seconds_total", "counter", "Of it, planning and bookkeeping.",
+                     stats->engine.planning_seconds);
+    metrics_text_one(text, "sluice:workers", "gauge", "Workers.", stats->worker_count);
+    metrics_text_one(text, "sluice:workers_ready", "gauge", "Workers that can answer.", stats->ready_count);
+    metrics_text_one(text, "sluice:worker_restarts_total", "counter", "Restarts of workers.",
+                     (double)stats->restarts);
+    metrics_text_one(text, "sluice:unknown_fields_total", "counter", "Fields of requests that no API knows.",
+                     (double)context->unknown_field_count);
 }
 
 void metrics_write(struct metrics *metrics, const struct metrics_context *context,
                    struct string_buffer *out) {
-    struct text text = {.out = out};
-    fill_labels(&text, context->model_name);
+    struct metrics_text text;
+    metrics_text_begin(&text, out, context->model_name);
     write_gauges(&text, context);
     pthread_mutex_lock(&metrics->mutex);
     write_requests(&text, metrics);
@@ -227,4 +202,5 @@ void metrics_write(struct metrics *metrics, const struct metrics_context *contex
     pthread_mutex_unlock(&metrics->mutex);
     write_engine(&text, context);
     write_drafts(&text, context);
+    metrics_write_stages(&text, &context->stats->engine);
 }

@@ -8,8 +8,8 @@
 void service_stats_add_counters(struct sluice_engine_stats *sum, const struct sluice_engine_stats *stats);
 
 /*
- * Adds the gauges: what goes up and down. Of the gains of draft probes, which have no sum, the largest is
- * kept.
+ * Adds the gauges: what goes up and down. Of those that have no sum the largest is kept: gains of draft
+ * probes, numbers of drafts, imbalances.
  */
 void service_stats_add_gauges(struct sluice_engine_stats *sum, const struct sluice_engine_stats *stats);
 

@@ -124,6 +124,21 @@ static void visit_counters(struct wire_codec *codec, int64_t *counters, size_t c
     }
 }
 
+static void visit_stage(struct wire_codec *codec, struct sluice_stage_stats *stage) {
+    stage->compute_seconds = wire_f64(codec, stage->compute_seconds);
+    stage->wait_seconds = wire_f64(codec, stage->wait_seconds);
+    stage->send_seconds = wire_f64(codec, stage->send_seconds);
+    stage->boundary_bytes = wire_i64(codec, stage->boundary_bytes);
+    stage->plan_bytes = wire_i64(codec, stage->plan_bytes);
+    stage->feedback_bytes = wire_i64(codec, stage->feedback_bytes);
+    stage->sum_bytes = wire_i64(codec, stage->sum_bytes);
+    stage->gather_bytes = wire_i64(codec, stage->gather_bytes);
+    stage->exchange_bytes = wire_i64(codec, stage->exchange_bytes);
+    stage->relay_bytes = wire_i64(codec, stage->relay_bytes);
+    stage->expert_moves = wire_i64(codec, stage->expert_moves);
+    stage->expert_imbalance = wire_f64(codec, stage->expert_imbalance);
+}
+
 static void visit_stats(struct wire_codec *codec, struct sluice_engine_stats *stats) {
     stats->running_requests = wire_int(codec, stats->running_requests);
     stats->waiting_requests = wire_int(codec, stats->waiting_requests);
@@ -148,6 +163,13 @@ static void visit_stats(struct wire_codec *codec, struct sluice_engine_stats *st
     stats->draft_switches = wire_i64(codec, stats->draft_switches);
     stats->draft_guard_trips = wire_i64(codec, stats->draft_guard_trips);
     stats->draft_probe_gain = wire_f64(codec, stats->draft_probe_gain);
+    stats->draft_length = wire_int(codec, stats->draft_length);
+    stats->draft_regime =
+        (enum sluice_draft_regime)wire_choice(codec, (int)stats->draft_regime, SLUICE_DRAFT_REGIME_DRAFT);
+    stats->stage_count = wire_choice(codec, stats->stage_count, SLUICE_STAGES_MAX);
+    for (int32_t i = 0; i < stats->stage_count; i++) {
+        visit_stage(codec, &stats->stages[i]);
+    }
 }
 
 void wire_record_visit(struct wire_codec *codec, struct wire_record *record) {

@@ -69,6 +69,14 @@ static void cancel_rest(struct loop *loop) {
     }
 }
 
+static void add_stages(struct sluice_engine_stats *sum, const struct sluice_engine_stats *more, int sign) {
+    for (int32_t i = 0; i < more->stage_count; i++) {
+        sum->stages[i].compute_seconds += sign * more->stages[i].compute_seconds;
+        sum->stages[i].wait_seconds += sign * more->stages[i].wait_seconds;
+        sum->stages[i].send_seconds += sign * more->stages[i].send_seconds;
+    }
+}
+
 /* `sign` is 1 or -1. */
 static void add_counters(struct sluice_engine_stats *sum, const struct sluice_engine_stats *more, int sign) {
     sum->steps += sign * more->steps;
@@ -93,6 +101,7 @@ static void add_counters(struct sluice_engine_stats *sum, const struct sluice_en
     sum->warm_ticks += sign * more->warm_ticks;
     sum->draft_switches += sign * more->draft_switches;
     sum->draft_guard_trips += sign * more->draft_guard_trips;
+    add_stages(sum, more, sign);
 }
 
 void bench_stats_add(struct sluice_engine_stats *sum, const struct sluice_engine_stats *more) {

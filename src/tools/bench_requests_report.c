@@ -86,6 +86,18 @@ static struct json *new_counts(const int64_t *counts, int count) {
     return array;
 }
 
+/* What share of the time of steps the stages of the pipeline waited for one another. */
+static double bubble_fraction(const struct sluice_engine_stats *stats) {
+    double waited = 0.0;
+    double total = 0.0;
+    for (int32_t i = 0; i < stats->stage_count; i++) {
+        const struct sluice_stage_stats *stage = &stats->stages[i];
+        waited += stage->wait_seconds;
+        total += stage->compute_seconds + stage->wait_seconds + stage->send_seconds;
+    }
+    return total > 0.0 ? waited / total : 0.0;
+}
+
 static bool set_counters(struct json *object, const struct bench_requests_row *row) {
     const struct sluice_engine_stats *stats = &row->stats;
     int limit = row->setting.limit;
@@ -94,6 +106,7 @@ static bool set_counters(struct json *object, const struct bench_requests_row *r
            bench_set_real(object, "step_seconds", stats->step_seconds) &&
            bench_set_real(object, "planning_fraction", planning_fraction(stats)) &&
            bench_set_real(object, "draft_fraction", draft_fraction(stats)) &&
+           bench_set_real(object, "bubble_fraction", bubble_fraction(stats)) &&
            bench_set_integer(object, "preemptions", stats->preemptions) &&
            bench_set_integer(object, "output_tokens", stats->output_tokens) &&
            bench_set_integer(object, "draft_tokens", stats->draft_tokens) &&

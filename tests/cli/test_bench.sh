@@ -73,7 +73,7 @@ holds "ratios" '[.rows[] | .over_off > 0 and .over_best_fixed > 0 and (.drafts !
 holds "one best" '[.rows | group_by(.concurrency)[] | map(select(.is_best_fixed)) | length == 1
     and .[0].drafts != "adaptive"] | all'
 holds "times of requests" '[.rows[] | .first_token_seconds > 0 and .token_seconds > 0
-    and .planning_fraction > 0 and .planning_fraction < 1] | all'
+    and .planning_fraction > 0 and .planning_fraction < 1 and .bubble_fraction >= 0 and .bubble_fraction < 0.5] | all'
 holds "tokens" '[.rows[] | .output_tokens == 2 * (if .concurrency == 1 then 4 else 6 end) * 6] | all'
 holds "no drafts" '[.rows[] | select(.drafts == "0") | .draft_tokens == 0 and .draft_fraction == 0
     and .verified_drafts == [] and .mean_accepted_length == 1 and .steps >= 2 * 4 * 6 / .concurrency] | all'

@@ -158,12 +158,28 @@ static struct draft_decision decide(struct draft_phases *phases, struct draft_gu
     return draft_phases_decide(phases, guard, &moment, &values);
 }
 
+/* Two drafts at a gain that may be below 1. */
+static struct draft_decision decide_best_of(struct draft_phases *phases, struct draft_guard *guard,
+                                            int64_t tick, double gain_of_2) {
+    struct draft_values values = {.length_max = 2,
+                                  .best_length = gain_of_2 > 1 ? 2 : 0,
+                                  .gain = {1, 0.9, gain_of_2},
+                                  .taken = {0, 1, 2},
+                                  .broad_gain = gain_of_2,
+                                  .plain_seconds = 1,
+                                  .plain_rate = 1,
+                                  .step_seconds = 1};
+    struct draft_moment moment = {.tick = tick, .sequence_count = 1, .load = 1, .draft_limit = 2};
+    return draft_phases_decide(phases, guard, &moment, &values);
+}
+
 /* M-38: at once for more than 3 %, else after 8 ticks in a row. */
 static void length_changes_with_hysteresis(void **state) {
     (void)state;
     struct draft_phases phases;
     struct draft_guard guard = {0};
     draft_phases_init(&phases);
+    assert_int_equal(decide(&phases, &guard, 0, 1.2, 1.19).taken, 0);
     assert_int_equal(decide(&phases, &guard, 0, 1.2, 1.19).taken, 2);
     for (int64_t tick = 1; tick <= 7; tick++) {
         assert_int_equal(decide(&phases, &guard, tick, 1.2, 1.21).taken, 2);
@@ -174,6 +190,34 @@ static void length_changes_with_hysteresis(void **state) {
     }
     assert_int_equal(decide(&phases, &guard, 16, 1.2, 1.21).taken, 3);
     assert_int_equal(decide(&phases, &guard, 17, 1.2 * 1.04, 1.2).taken, 2);
+}
+
+/* Drafting starts once it would have saved 0.3 ticks: a moment's gain is not worth an empty window. */
+static void drafting_starts_for_a_lasting_gain(void **state) {
+    (void)state;
+    struct draft_phases phases;
+    struct draft_guard guard = {0};
+    draft_phases_init(&phases);
+    for (int64_t tick = 0; tick < 20; tick++) {
+        double gain = tick % 3 == 2 ? 0.99 : 1.14;
+        assert_int_equal(decide_best_of(&phases, &guard, tick, gain).taken, 0);
+    }
+    assert_int_equal(decide_best_of(&phases, &guard, 20, 0.99).taken, 0);
+    assert_int_equal(decide_best_of(&phases, &guard, 21, 1.14).taken, 0);
+    assert_int_equal(decide_best_of(&phases, &guard, 22, 1.14).taken, 0);
+    assert_int_equal(decide_best_of(&phases, &guard, 23, 1.14).taken, 2);
+}
+
+/* What a change of the machine makes doubtful is looked at again before its time. */
+static void changed_costs_bring_a_probe(void **state) {
+    (void)state;
+    struct draft_phases phases;
+    struct draft_guard guard = {0};
+    draft_phases_init(&phases);
+    assert_int_equal(decide(&phases, &guard, 0, 1.5, 1.4).regime, DRAFT_REGIME_DRAFT);
+    draft_phases_forget(&phases, 2);
+    assert_int_equal(decide(&phases, &guard, 2, 1.5, 1.4).regime, DRAFT_REGIME_COLD);
+    assert_int_equal(phases.phase, DRAFT_PHASE_PROBE);
 }
 
 /* Whatever the estimates say: what the guard forbids stays off, and comes back afterwards. */
@@ -198,6 +242,8 @@ int main(void) {
         cmocka_unit_test(no_room_means_warm_then_cold),
         cmocka_unit_test(bad_options_are_refused),
         cmocka_unit_test(length_changes_with_hysteresis),
+        cmocka_unit_test(drafting_starts_for_a_lasting_gain),
+        cmocka_unit_test(changed_costs_bring_a_probe),
         cmocka_unit_test(guard_overrules_estimates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

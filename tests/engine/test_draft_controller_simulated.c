@@ -162,6 +162,41 @@ static void short_answers_of_a_small_model(void **state) {
     assert_true(world_run(&options, 1, 3, true).late_rate > 0.97 * best_fixed_rate(&options, 1));
 }
 
+/* Mean over worlds with other luck of our rate over that of no drafts. */
+static double mean_over_off(struct world_options *options, int32_t slot_count) {
+    enum { WORLDS = 6 };
+    double sum = 0;
+    for (options->world_number = 0; options->world_number < WORLDS; options->world_number++) {
+        double off = world_run(options, slot_count, 0, false).late_rate;
+        sum += world_run(options, slot_count, 3, true).late_rate / off;
+    }
+    return sum / WORLDS;
+}
+
+/*
+ * Slow stretches must not be taken for costs of rows: in a few hundred ticks of short answers, and even after
+ * a profile that had many rows too cheap, drafting loses next to nothing where it does not pay.
+ */
+static void others_use_the_machine(void **state) {
+    (void)state;
+    static const struct world_costs costs[] = {LINEAR, SMALL, MILD, MOE};
+    for (size_t i = 0; i < sizeof costs / sizeof costs[0]; i++) {
+        struct world_options options = {.costs = {costs[i], costs[i]},
+                                        .chances = {{0.92, 0.92}, {0.92, 0.92}},
+                                        .chance_factor = 0.91,
+                                        .answer_tokens = 64,
+                                        .tokens_per_slot = 1300,
+                                        .is_profiled = true,
+                                        .is_shared = true};
+        for (int32_t slot_count = 1; slot_count <= WORLD_SLOTS_MAX; slot_count *= 4) {
+            options.profile_flatness = 0;
+            assert_true(mean_over_off(&options, slot_count) > 0.99);
+            options.profile_flatness = 0.3;
+            assert_true(mean_over_off(&options, slot_count) > 0.98);
+        }
+    }
+}
+
 static void sixteen_drafts(void **state) {
     (void)state;
     struct world_options options = {.costs = {BYTES_BOUND, BYTES_BOUND},
@@ -241,6 +276,7 @@ int main(void) {
         cmocka_unit_test(sequences_differ),
         cmocka_unit_test(confident_sequences_draft_more),
         cmocka_unit_test(short_answers_of_a_small_model),
+        cmocka_unit_test(others_use_the_machine),
         cmocka_unit_test(sixteen_drafts),
         cmocka_unit_test(drafting_comes_back),
         cmocka_unit_test(counters_add_up),

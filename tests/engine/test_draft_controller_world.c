@@ -35,9 +35,12 @@ struct world {
     double rounds[2];
 };
 
+static uint64_t luck; /* of the world that runs */
+
 /* A number in [0, 1) that depends on nothing but its place (splitmix64). */
 static double chance_at(uint64_t purpose, uint64_t a, uint64_t b) {
-    uint64_t x = (purpose * 0x9E3779B97F4A7C15U) ^ (a * 0xD1B54A32D192ED03U) ^ (b * 0x8CB92BA72F3D8DD7U);
+    uint64_t x =
+        ((purpose + 16 * luck) * 0x9E3779B97F4A7C15U) ^ (a * 0xD1B54A32D192ED03U) ^ (b * 0x8CB92BA72F3D8DD7U);
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
     x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
     x ^= x >> 31;
@@ -49,6 +52,20 @@ static double noise_at(uint64_t purpose, uint64_t tick) {
     double sum = chance_at(purpose, tick, 0) + chance_at(purpose, tick, 1) + chance_at(purpose, tick, 2);
     double factor = 1 + 0.08 * (sum - 1.5);
     return chance_at(purpose, tick, 3) < 0.01 ? 3 * factor : factor;
+}
+
+/* A machine that others use too is slower for a while, again and again: by up to a half for up to 96 ticks.
+ */
+static double slowness_at(uint64_t tick) {
+    enum { STRETCH_TICKS = 32 };
+    double slowness = 1;
+    for (uint64_t back = 0; back < 3; back++) {
+        uint64_t stretch = tick / STRETCH_TICKS - back;
+        bool is_slow = tick / STRETCH_TICKS >= back && chance_at(6, stretch, 0) < 0.1;
+        bool still_lasts = chance_at(6, stretch, 1) * 3 >= (double)back;
+        slowness += is_slow && still_lasts ? 0.5 * chance_at(6, stretch, 2) : 0;
+    }
+    return slowness;
 }
 
 double world_step_seconds(const struct world_costs *costs, int32_t rows) {
@@ -162,26 +179,30 @@ static void run_tick(struct world *world, struct draft_controller *controller) {
         rows += verified[i];
     }
     struct draft_outcome outcome = {.verified = verified, .accepted = accepted};
-    outcome.step_seconds = world_step_seconds(costs, rows) * noise_at(4, (uint64_t)world->tick);
-    if (regime != DRAFT_REGIME_COLD && count > 0) {
-        outcome.draft_seconds = draft_seconds(costs, count, drafts) * noise_at(5, (uint64_t)world->tick);
-    }
+    double slowness = world->options->is_shared ? slowness_at((uint64_t)world->tick) : 1;
+    double step = world_step_seconds(costs, rows);
+    double draft = regime != DRAFT_REGIME_COLD && count > 0 ? draft_seconds(costs, count, drafts) : 0;
+    outcome.step_seconds = step * slowness * noise_at(4, (uint64_t)world->tick);
+    outcome.draft_seconds = draft * slowness * noise_at(5, (uint64_t)world->tick);
     if (controller != NULL) {
         draft_controller_observe(controller, &tick, &outcome);
     }
     for (int32_t i = 0; i < count; i++) {
         advance(world, candidates[i].slot, regime, accepted[i], drafts[i]);
     }
-    world->seconds += outcome.step_seconds + outcome.draft_seconds;
+    world->seconds += step + draft;
     world->tick++;
     world->busy_ticks += count > 0 ? 1 : 0;
 }
 
-static void profile(struct draft_controller *controller, const struct world_costs *costs,
+static void profile(struct draft_controller *controller, const struct world_options *options,
                     int32_t slot_count) {
+    const struct world_costs *costs = &options->costs[0];
     static const int32_t rows[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        draft_controller_set_step_cost(controller, rows[i], world_step_seconds(costs, rows[i]));
+        draft_controller_set_step_cost(controller, rows[i],
+                                       world_step_seconds(costs, rows[i]) *
+                                           (1 - options->profile_flatness * (1 - 1.0 / rows[i])));
         for (int32_t k = 0; k <= 2 && rows[i] <= slot_count; k++) {
             int32_t drafts[WORLD_SLOTS_MAX];
             for (int32_t r = 0; r < rows[i]; r++) {
@@ -198,13 +219,14 @@ struct world_result world_run(const struct world_options *options, int32_t slot_
     struct draft_controller *controller = NULL;
     assert_non_null(world);
     world->options = options;
+    luck = options->world_number;
     world->slot_count = slot_count;
     if (draft_limit > 0) {
         const struct draft_controller_options wanted = {
             .draft_limit = draft_limit, .slot_count = slot_count, .is_adaptive = is_adaptive};
         assert_int_equal(draft_controller_create(&wanted, &controller), STATUS_OK);
         if (options->is_profiled) {
-            profile(controller, &options->costs[0], slot_count);
+            profile(controller, options, slot_count);
         }
     }
     int64_t all = options->tokens_per_slot * slot_count;

@@ -30,10 +30,13 @@ struct world_options {
     int64_t answer_tokens;                  /* of every sequence; 0: 150 to 900 */
     int64_t tokens_per_slot;
     bool is_profiled;
+    bool is_shared;          /* others use the machine too: slow stretches */
+    double profile_flatness; /* 0: the profile is right; else many rows are cheaper in it, by up to this */
+    uint64_t world_number;   /* of equal worlds with other luck */
 };
 
 struct world_result {
-    double tokens_per_second; /* over all */
+    double tokens_per_second; /* over all, by what the ticks cost without noise */
     double late_rate;         /* without the first twentieth of the tokens */
     int64_t ticks;            /* with sequences */
     int64_t tokens;

@@ -76,6 +76,21 @@ static double mean_skew(const struct expert_balance *balance) {
     return sum / LAYERS;
 }
 
+/* Of the placement that was just chosen: how uneven the one before was, and what the first rank gets of
+ * others. */
+static void expect_told(const struct engine_core *engine, double imbalance) {
+    const struct expert_balance *balance = balance_of(engine);
+    struct rank_report report;
+    int64_t moves = 0;
+    for (int i = 0; i < balance->shape.layer_count * EXPERTS; i++) {
+        moves += (balance->next_holders[i] & 1) > (balance->holders[i] & 1);
+    }
+    executor_report(engine->executor, &report);
+    assert_float_equal(report.stats.expert_imbalance, imbalance, 1e-9);
+    assert_int_equal(report.stats.expert_moves, moves);
+    assert_true(moves > 0);
+}
+
 /*
  * The same token over and over goes to the same few experts: these are spread, at the announced step and not
  * before, and no logit notices.
@@ -102,6 +117,9 @@ static void experts_move_to_where_there_is_less_to_do(void **state) {
             /* Every row of every layer picks its experts once. */
             assert_int_equal(count_picks(balance), (uint64_t)step * ROWS * PICKS * LAYERS);
             before = mean_skew(balance);
+        }
+        if (step == INTERVAL) {
+            expect_told(engine, before);
         }
         assert_true(has_moved(balance) == (step >= 2 * INTERVAL - 1));
     }

@@ -194,6 +194,11 @@ static double planned_bytes(const struct pair *pair) {
 /* In collectives; plan records go the same way, but are no tensors. */
 static uint64_t sent_so_far(const struct pair *pair) {
     struct executor_sent_bytes sent = executor_sent_bytes(pair->engine->executor);
+    struct rank_report report;
+    executor_report(pair->engine->executor, &report);
+    assert_int_equal(report.stats.sum_bytes, sent.sums);
+    assert_int_equal(report.stats.gather_bytes, sent.gathers);
+    assert_int_equal(report.stats.exchange_bytes, sent.exchanges);
     return sent.sums + sent.gathers + sent.exchanges;
 }
 

@@ -195,4 +195,10 @@ class PageBackend(ThreadingHTTPServer):
                 "kv": {"pages": 100, "free_pages": 58, "used_share": 0.42},
                 "drafts": {"limit": 2, "verified": [30 * i, 20 * i], "accepted": [20 * i, 10 * i]},
                 "steps": {"count": 20 * i, "rows": 70 * i, "seconds": 0.85 * i, "planning_seconds": 0.05 * i,
-                          "draft_seconds": 0.2 * i, "busy_share": 0.85}}
+                          "draft_seconds": 0.2 * i, "busy_share": 0.85},
+                "stages": [{"compute_seconds": 0.5 * i, "wait_seconds": 0.25 * i, "send_seconds": 0.05 * i},
+                           {"compute_seconds": 0.6 * i, "wait_seconds": 0.2 * i, "send_seconds": 0.0}],
+                "links": [{"from": 0, "to": 1, "kind": "boundary", "bytes": 2500000 * i},
+                          {"from": 0, "to": 1, "kind": "plan", "bytes": 300000 * i},
+                          {"from": 1, "to": 0, "kind": "feedback", "bytes": 12000 * i},
+                          {"from": 1, "to": 1, "kind": "sum", "bytes": 640 * i}]}

@@ -213,12 +213,60 @@ static void test_engine(void **state) {
     metrics_destroy(&metrics);
 }
 
+/* Two stages of two ranks: times as they are, links by where they begin and end. */
+static void test_stages(void **state) {
+    (void)state;
+    struct metrics *metrics = create(4096);
+    stats.engine.stage_count = 1;
+    stats.engine.stages[0].compute_seconds = 1.5;
+    struct string_buffer text = text_of(metrics);
+    assert_sample(&text, "sluice:stage_seconds_total", ",stage=\"0\",part=\"compute\"", 1.5);
+    assert_null(strstr(text.data, "sluice:link_bytes_total"));
+    assert_null(strstr(text.data, "stage=\"1\""));
+    string_buffer_deinit(&text);
+    stats.engine.stage_count = 2;
+    stats.engine.stages[0] = (struct sluice_stage_stats){.compute_seconds = 3.0,
+                                                         .wait_seconds = 0.75,
+                                                         .send_seconds = 0.25,
+                                                         .boundary_bytes = 100,
+                                                         .feedback_bytes = 7,
+                                                         .sum_bytes = 20,
+                                                         .gather_bytes = 30,
+                                                         .exchange_bytes = 40,
+                                                         .relay_bytes = 50,
+                                                         .expert_moves = 6,
+                                                         .expert_imbalance = 1.5};
+    stats.engine.stages[1] = (struct sluice_stage_stats){
+        .wait_seconds = 2.0, .plan_bytes = 60, .feedback_bytes = 70, .relay_bytes = 80};
+    text = text_of(metrics);
+    assert_sample(&text, "sluice:stage_seconds_total", ",stage=\"0\",part=\"compute\"", 3.0);
+    assert_sample(&text, "sluice:stage_seconds_total", ",stage=\"0\",part=\"wait\"", 0.75);
+    assert_sample(&text, "sluice:stage_seconds_total", ",stage=\"0\",part=\"send\"", 0.25);
+    assert_sample(&text, "sluice:stage_seconds_total", ",stage=\"1\",part=\"wait\"", 2.0);
+    static const char link[] = "sluice:link_bytes_total";
+    assert_sample(&text, link, ",from=\"0\",to=\"1\",kind=\"boundary\"", 100);
+    assert_sample(&text, link, ",from=\"0\",to=\"1\",kind=\"plan\"", 60);
+    assert_sample(&text, link, ",from=\"1\",to=\"0\",kind=\"feedback\"", 70);
+    assert_sample(&text, link, ",from=\"0\",to=\"0\",kind=\"feedback\"", 7);
+    assert_sample(&text, link, ",from=\"0\",to=\"0\",kind=\"sum\"", 20);
+    assert_sample(&text, link, ",from=\"0\",to=\"0\",kind=\"gather\"", 30);
+    assert_sample(&text, link, ",from=\"0\",to=\"0\",kind=\"exchange\"", 40);
+    assert_sample(&text, link, ",from=\"0\",to=\"0\",kind=\"plan\"", 50);
+    assert_sample(&text, link, ",from=\"1\",to=\"1\",kind=\"plan\"", 80);
+    assert_null(strstr(text.data, "from=\"1\",to=\"2\""));
+    assert_sample(&text, "sluice:expert_moves_total", ",stage=\"0\"", 6);
+    assert_sample(&text, "sluice:expert_imbalance", ",stage=\"0\"", 1.5);
+    string_buffer_deinit(&text);
+    metrics_destroy(&metrics);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tokens),
         cmocka_unit_test(test_requests),
         cmocka_unit_test(test_buckets_of_counts),
         cmocka_unit_test(test_engine),
+        cmocka_unit_test(test_stages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -334,6 +334,18 @@ class PageTest:
                            "hits": "75 %", "pages": "42 %", "live-note": "1 of 1 worker ready, 1 restart"}, numbers
         assert self.browser.text("#rate") in ("40", "60", "80")
         assert self.browser.text("#lanes").split() == "planning 5 % layers 60 % drafts 20 %".split()
+        # Both stages: bars of what they work and, above it, wait; as words for who does not see them.
+        assert self.browser.text("#stages").split() == "stage 0 55 % stage 1 60 %".split(), self.browser.text("#stages")
+        assert self.browser.text("#bubbles") == "bubbles 28 %"
+        assert self.browser.text("#links") == "Links: 0 to 1 2.8 MB/s, 1 to 0 12 kB/s, inside 1 640 B/s"
+        labels, bars = self.browser.run("""
+            const lanes = [...document.querySelectorAll('#stages svg')];
+            const last = (svg, part) => [...svg.querySelectorAll(`.bar-${part}`)].at(-1);
+            return [lanes.map((svg) => svg.getAttribute('aria-label')), lanes.map((svg) => ['busy', 'wait'].map((part) =>
+              ['y', 'height'].map((name) => Number(last(svg, part).getAttribute(name)))))]""")
+        assert labels == [f"Stage {i} of 2: works for {work} % and waits for others for {wait} % of the last seconds"
+                          for i, work, wait in ((0, 55, 25), (1, 60, 20))], labels
+        assert bars == [[[9, 11], [4, 5]], [[8, 12], [4, 4]]], bars
         self.backend.is_ready = False
         self.browser.wait_for("return document.querySelector('#live-note').innerText === "
                               "'The model cannot answer yet: 0 of 1 worker ready, 1 restart.'")
@@ -407,7 +419,7 @@ class PageTest:
 
     def test_real_server(self, program, model):
         """The page as `sluice serve` sends it: the key is asked for, the model thinks, answers, and is seen at it."""
-        with Serve(program, model, "--api-key", "open-sesame", "--speculative-config",
+        with Serve(program, model, "--api-key", "open-sesame", "-pp", "2", "--speculative-config",
                    '{"method": "mtp", "num_speculative_tokens": 2}') as server:
             self.browser.set_size(1280, 900)
             self.browser.open(f"http://127.0.0.1:{server.address}/")
@@ -428,6 +440,9 @@ class PageTest:
             self.browser.wait_for("return Number(document.querySelector('#spark-peak').innerText.slice(5)) > 0")
             self.browser.wait_for("return parseInt(document.querySelector('#accepted').innerText) > 0")
             assert self.browser.text("#live-note") == "1 of 1 worker ready, 0 restarts"
+            assert re.fullmatch(r"stage 0\s+\d+ %\s+stage 1\s+\d+ %", self.browser.text("#stages")), self.browser.text("#stages")
+            self.browser.wait_for("return parseInt(document.querySelector('#bubbles').innerText.slice(8)) > 0")
+            assert re.match(r"Links: 0 to 1 [\d.]+ k?M?B/s, 1 to 0 ", self.browser.text("#links")), self.browser.text("#links")
             self.look("served")
 
     def check_console(self):

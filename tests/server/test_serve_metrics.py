@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """GET /metrics of `sluice serve`: its form, and its numbers against what clients got (field report B163)."""
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -114,11 +115,48 @@ def test_drafts(server):
     assert values[("vllm:spec_decode_num_draft_tokens_total", ())] >= sum(accepted)
 
 
+def stages_of(server):
+    """Seconds by stage and part, and bytes by link."""
+    values = scrape(server)
+    seconds = {labels: value for (name, labels), value in values.items() if name == "sluice:stage_seconds_total"}
+    links = {tuple(dict(labels).values()): value for (name, labels), value in values.items()
+             if name == "sluice:link_bytes_total"}
+    return [{part: seconds[(("stage", str(stage)), ("part", part))] for part in ("compute", "wait", "send")}
+            for stage in range(len(seconds) // 3)], links
+
+
+# Spec parallelism P-14: 4 residual streams of the model's hidden size, two bytes each.
+BOUNDARY_ROW_BYTES = 4 * json.load(open(MODEL + "/config.json", encoding="ascii"))["hidden_size"] * 2
+
+
+def test_stages(server):
+    """A pipeline of two: both stages work and wait, for equally long, and the boundary has the bytes of its rows."""
+    server.post("/v1/chat/completions", story(200))
+    wait_until(lambda: value(server, "vllm:iteration_tokens_total_sum") >= 200, PATIENCE, "no steps are told")
+    wait_until(lambda: stages_of(server)[1][("0", "1", "boundary")] ==
+               value(server, "vllm:iteration_tokens_total_sum") * BOUNDARY_ROW_BYTES, PATIENCE, "boundaries have other bytes")
+    stages, links = stages_of(server)
+    assert len(stages) == 2 and all(stage["compute"] > 0 and stage["wait"] > 0 for stage in stages), stages
+    totals = [sum(stage.values()) for stage in stages]
+    assert abs(totals[0] - totals[1]) < 0.1 + 0.1 * totals[0], stages
+    # One request has one step at a time: what one stage works the other one waits.
+    assert sum(stage["compute"] for stage in stages) < 0.1 + 1.2 * totals[0], stages
+    assert set(links) == {("0", "1", "boundary"), ("0", "1", "plan"), ("1", "0", "feedback")} and min(links.values()) > 0, links
+    live = json.loads(server.get("/live").body)
+    for told, stage in zip(live["stages"], stages, strict=True):
+        assert all(abs(told[part + "_seconds"] - stage[part]) < 1e-6 for part in stage), (told, stage)
+    assert {(str(link["from"]), str(link["to"]), link["kind"]): link["bytes"] for link in live["links"]} == links
+
+
 def main():
     with Serve(PROGRAM, MODEL, "--max-model-len", "2048", "--served-model-name", "mini", "--no-mtp-adaptive",
                "--speculative-config", '{"method":"mtp","num_speculative_tokens":2}') as server:
         for test in (test_numbers, test_gauges_fall, test_drafts, test_promtool):
             test(server)
+    for ranks in ([], ["--distributed-executor-backend", "mp"])[:2 if "RANKS_AS_PROCESSES" in os.environ else 1]:
+        with Serve(PROGRAM, MODEL, "--max-model-len", "2048", "--served-model-name", "mini", "-pp", "2", *ranks) as server:
+            test_stages(server)
+            test_promtool(server)
     print("all passed")
 
 

@@ -180,7 +180,7 @@ static void test_other_versions_and_kinds(void **state) {
         uint32_t value;
         const char *words;
     } damages[] = {{0, 0x12345678, "no record"},
-                   {4, WIRE_VERSION + 1, "speaks version 2, this program version 1"},
+                   {4, WIRE_VERSION + 1, "speaks version 3, this program version 2"},
                    {8, WIRE_KIND_COUNT, "unknown kind"},
                    {12, (uint32_t)WIRE_BODY_LIMIT + 8, "at most"},
                    {12, 12, "multiple of eight"}};
@@ -228,6 +228,52 @@ static void test_updates(void **state) {
     top_counts[0] = 3;
     assert_int_equal(wire_read(&frame, &arena, &read), STATUS_BAD_FORMAT);
     arena_deinit(&arena);
+    string_buffer_deinit(&bytes);
+}
+
+/* Counters of two stages, each its own; a third is not sent, and more than there can be are refused. */
+static void test_stats_of_stages(void **state) {
+    (void)state;
+    struct wire_record record = {.kind = WIRE_STATS, .id = 5};
+    struct wire_record read = {0};
+    struct string_buffer bytes = {0};
+    for (int i = 0; i < 3; i++) {
+        record.stats.stages[i] = (struct sluice_stage_stats){.compute_seconds = i + 0.5,
+                                                             .wait_seconds = i + 0.25,
+                                                             .send_seconds = i + 0.125,
+                                                             .boundary_bytes = 10 * i + 1,
+                                                             .plan_bytes = 10 * i + 2,
+                                                             .feedback_bytes = 10 * i + 3,
+                                                             .sum_bytes = 10 * i + 4,
+                                                             .gather_bytes = 10 * i + 5,
+                                                             .exchange_bytes = 10 * i + 6,
+                                                             .relay_bytes = 10 * i + 7,
+                                                             .expert_moves = 10 * i + 8,
+                                                             .expert_imbalance = i + 1.75};
+    }
+    record.stats.stage_count = 2;
+    record.stats.draft_length = 3;
+    record.stats.draft_regime = SLUICE_DRAFT_REGIME_DRAFT;
+    wire_write(&bytes, &record);
+    struct wire_frame frame = find_whole(&bytes);
+    assert_int_equal(wire_read(&frame, NULL, &read), STATUS_OK);
+    assert_int_equal(read.stats.stage_count, 2);
+    assert_int_equal(read.stats.draft_length, 3);
+    assert_int_equal(read.stats.draft_regime, SLUICE_DRAFT_REGIME_DRAFT);
+    assert_memory_equal(read.stats.stages, record.stats.stages, 2 * sizeof record.stats.stages[0]);
+    assert_true(read.stats.stages[2].compute_seconds == 0.0);
+    bool is_found = false;
+    for (size_t at = WIRE_HEADER_BYTES; at < bytes.length && !is_found; at += 8) {
+        int64_t word;
+        memcpy(&word, bytes.data + at, sizeof word);
+        if (word == 2 && at + 8 + 2 * sizeof record.stats.stages[0] == bytes.length) {
+            word = SLUICE_STAGES_MAX + 1;
+            memcpy(bytes.data + at, &word, sizeof word);
+            is_found = true;
+        }
+    }
+    assert_true(is_found);
+    assert_int_equal(wire_read(&frame, NULL, &read), STATUS_BAD_FORMAT);
     string_buffer_deinit(&bytes);
 }
 
@@ -293,6 +339,7 @@ int main(void) {
         cmocka_unit_test(test_cut_records),
         cmocka_unit_test(test_other_versions_and_kinds),
         cmocka_unit_test(test_updates),
+        cmocka_unit_test(test_stats_of_stages),
         cmocka_unit_test(test_numbers_out_of_range),
         cmocka_unit_test(test_connections),
     };

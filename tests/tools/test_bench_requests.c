@@ -60,7 +60,14 @@ static void counters_add_up(void **state) {
     more.accepted_drafts[0] = 2;
     more.verified_drafts[1] = 2;
     more.accepted_drafts[1] = 1;
+    sum.stages[1] = (struct sluice_stage_stats){.compute_seconds = 1.0, .wait_seconds = 0.5};
+    more.stages[1] =
+        (struct sluice_stage_stats){.compute_seconds = 2.0, .wait_seconds = 0.25, .send_seconds = 3.0};
+    sum.stage_count = 2;
+    more.stage_count = 2;
     bench_stats_add(&sum, &more);
+    assert_true(sum.stages[1].compute_seconds == 3.0 && sum.stages[1].wait_seconds == 0.75 &&
+                sum.stages[1].send_seconds == 3.0);
     assert_int_equal(sum.steps, 7);
     assert_int_equal(sum.output_tokens, 30);
     assert_true(sum.draft_probe_gain == 1.25);

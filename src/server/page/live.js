@@ -15,13 +15,24 @@ const LANES = {
   drafts: (steps) => steps.draft_seconds,
 };
 
+/* What a stage does: drawn one above the other. */
+const STAGE_PARTS = {
+  busy: (stage) => stage.compute_seconds + stage.send_seconds,
+  wait: (stage) => stage.wait_seconds,
+};
+
 const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
 const percent = (share) => (share === null ? "–" : `${Math.round(100 * share)} %`);
+const bytesText = (rate) => {
+  const unit = ["B", "kB", "MB", "GB"].findLast((_, i) => i === 0 || rate >= 0.9995 * 1000 ** i);
+  return `${rateText(rate / 1000 ** ["B", "kB", "MB", "GB"].indexOf(unit))} ${unit}/s`;
+};
 const rateText = (rate) => (rate === null ? "–" : rate.toFixed(rate < 9.95 ? 1 : 0));
 
 const live = {
   samples: [], /* what came, oldest first */
-  lanes: new Map(),
+  lanes: new Map(), /* by name */
+  stages: [],
   timer: 0,
   isWatching: false,
 
@@ -85,6 +96,8 @@ const live = {
     this.showRates();
     this.showNumbers(sample);
     this.showLanes();
+    this.showStages(sample);
+    this.showLinks(sample);
   },
 
   workersText(workers) {
@@ -150,43 +163,82 @@ const live = {
     element(`${name}-meter`).value = share ?? 0;
   },
 
-  makeLane(name) {
+  makeLane(list, name, parts) {
     const svg = document.createElementNS(SVG, "svg");
     svg.setAttribute("viewBox", `0 0 ${LANE_SAMPLES} 20`);
     svg.setAttribute("preserveAspectRatio", "none");
     svg.setAttribute("role", "img");
-    const bars = Array.from({ length: LANE_SAMPLES }, (_, i) => {
+    const bars = parts.map((part) => Array.from({ length: LANE_SAMPLES }, (_, i) => {
       const bar = document.createElementNS(SVG, "rect");
+      bar.setAttribute("class", `bar-${part}`);
       bar.setAttribute("x", i);
       bar.setAttribute("width", 1);
       svg.append(bar);
       return bar;
-    });
+    }));
     const share = make("span", "lane-share", "–");
-    element("lanes").append(make("div", "lane", make("span", "lane-name", name), svg, share));
+    element(list).append(make("div", "lane", make("span", "lane-name", name), svg, share));
     return { svg, bars, share };
+  },
+
+  /* Draws shares of the time, one above the other; returns the newest. */
+  drawLane(lane, counters) {
+    const first = this.samples.length - LANE_SAMPLES;
+    let latest = counters.map(() => null);
+    for (let i = 0; i < LANE_SAMPLES; i++) {
+      let top = 20;
+      latest = counters.map((counter) => this.rateAt(first + i, counter));
+      latest.forEach((share, part) => {
+        const height = Math.min(20 * Math.max(share ?? 0, 0), top);
+        top -= height;
+        lane.bars[part][i].setAttribute("y", top.toFixed(2));
+        lane.bars[part][i].setAttribute("height", height.toFixed(2));
+      });
+    }
+    return latest;
   },
 
   showLanes() {
     for (const [name, seconds] of Object.entries(LANES)) {
       if (!this.lanes.has(name)) {
-        this.lanes.set(name, this.makeLane(name));
+        this.lanes.set(name, this.makeLane("lanes", name, ["busy"]));
       }
-      this.showLane(this.lanes.get(name), name, (sample) => seconds(sample.steps));
+      const lane = this.lanes.get(name);
+      const [share] = this.drawLane(lane, [(sample) => seconds(sample.steps)]);
+      lane.share.textContent = percent(share);
+      lane.svg.setAttribute("aria-label", `${name}: busy for ${percent(share)} of the last seconds`);
     }
   },
 
-  showLane(lane, name, busy) {
-    const first = this.samples.length - LANE_SAMPLES;
-    let latest = null;
-    lane.bars.forEach((bar, i) => {
-      const share = this.rateAt(first + i, busy);
-      const height = 20 * Math.min(Math.max(share ?? 0, 0), 1);
-      bar.setAttribute("y", (20 - height).toFixed(2));
-      bar.setAttribute("height", height.toFixed(2));
-      latest = share;
+  /* One lane for each stage of the pipeline. Before workers tell anything there is none. */
+  showStages(sample) {
+    if (this.stages.length !== sample.stages.length) {
+      element("stages").replaceChildren();
+      this.stages = sample.stages.map((_, i) => this.makeLane("stages", `stage ${i}`, Object.keys(STAGE_PARTS)));
+    }
+    const counters = (i) => Object.values(STAGE_PARTS).map((part) => (at) => (i < at.stages.length ? part(at.stages[i]) : 0));
+    this.stages.forEach((lane, i) => {
+      const [busy, wait] = this.drawLane(lane, counters(i));
+      lane.share.textContent = percent(busy);
+      lane.svg.setAttribute("aria-label", `Stage ${i} of ${this.stages.length}: works for ${percent(busy)} and waits ` +
+        `for others for ${percent(wait)} of the last seconds`);
     });
-    lane.share.textContent = percent(latest);
-    lane.svg.setAttribute("aria-label", `${name}: busy for ${percent(latest)} of the last seconds`);
+    const total = (part) => (at) => sum(at.stages.map(part));
+    const bubbles = this.shareOver(total(STAGE_PARTS.wait), (at) => sum(Object.values(STAGE_PARTS).map((part) => total(part)(at))));
+    element("bubbles").textContent = `bubbles ${percent(bubbles)}`;
+  },
+
+  /* What goes over links now: from one stage to the next, and inside of stages with several ranks. */
+  showLinks(sample) {
+    const last = this.samples.length - 1;
+    const names = [...new Set(sample.links.map((link) => `${link.from} ${link.to}`))];
+    const texts = names.map((name) => {
+      const [from, to] = name.split(" ");
+      const bytes = (at) => sum(at.links.filter((link) => `${link.from} ${link.to}` === name).map((link) => link.bytes));
+      const rate = this.rateAt(last, bytes);
+      return `${from === to ? `inside ${from}` : `${from} to ${to}`} ${rate === null ? "–" : bytesText(rate)}`;
+    });
+    element("links").hidden = texts.length === 0;
+    element("links").textContent = `Links: ${texts.join(", ")}`;
   },
 };
