@@ -90,6 +90,11 @@ static void run(const struct fixture *fixture, struct sluice_engine *engine, str
     }
 }
 
+const char *layout_directory(const void *state) {
+    const struct fixture *fixture = state;
+    return fixture->directory;
+}
+
 int layout_set_up(void **state) {
     static const struct layout one_rank = {1, 1, true, 0, 64, false, OFF, AGRS, CUT, EARLY, 0, 0, NULL, 0, 1};
     struct fixture *fixture = calloc(1, sizeof *fixture);

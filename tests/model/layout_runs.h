@@ -45,6 +45,9 @@ enum {
 int layout_set_up(void **state);
 int layout_tear_down(void **state);
 
+/* Where the model is. */
+const char *layout_directory(const void *state);
+
 /* Runs all requests on each of the layouts. */
 void layout_expect_same(const void *state, const struct layout *layouts, size_t count);
 

@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 
+#include <pthread.h>
+
 #include "engine/executor_internal.h"
 #include "support/model_fixture.h"
 #include "tools/plan_memory.h"
@@ -202,11 +204,24 @@ static uint64_t sent_so_far(const struct pair *pair) {
     return sent.sums + sent.gathers + sent.exchanges;
 }
 
-static double sent_bytes(const struct pair *pair) {
+static void *run_step(void *core) {
     int32_t tokens[ROWS];
     model_random_tokens(5, TINY_VOCABULARY, tokens, ROWS);
+    model_run(core, 0, 0, tokens, ROWS, NULL);
+    return NULL;
+}
+
+/* Of a step that all replicas run. */
+static double sent_bytes(const struct pair *pair) {
     uint64_t before = sent_so_far(pair);
-    model_run(pair->engine, 0, 0, tokens, ROWS, NULL);
+    pthread_t thread;
+    if (pair->other != NULL) {
+        assert_int_equal(pthread_create(&thread, NULL, run_step, pair->other), 0);
+    }
+    run_step(pair->engine);
+    if (pair->other != NULL) {
+        assert_int_equal(pthread_join(thread, NULL), 0);
+    }
     return (double)(sent_so_far(pair) - before);
 }
 
@@ -233,18 +248,20 @@ static void bytes_are_planned_to_the_byte(void **state) {
 /* Whole experts: random tokens pick them nearly evenly. */
 static void bytes_of_whole_experts_are_planned_nearly(void **state) {
     (void)state;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 8; i++) {
         struct pair pair;
-        const struct ranks_case asked = {.tensor = i % 2 == 0 ? 2 : 4,
+        bool has_replicas = i / 4 == 1;
+        const struct ranks_case asked = {.data = has_replicas ? 2 : 1,
+                                         .tensor = (i % 2 == 0 ? 2 : 4) / (has_replicas ? 2 : 1),
                                          .has_expert_parallelism = true,
-                                         .shares_rows = i / 2 == 0,
+                                         .shares_rows = i / 2 % 2 == 0,
                                          .numerics = SLUICE_NUMERICS_NATIVE};
         pair_open(&pair, &asked);
         double planned = planned_bytes(&pair);
         double sent = sent_bytes(&pair);
         if (fabs(planned - sent) > 0.05 * planned) {
-            fail_msg("tp %d, sp %d: %.1f bytes were planned and %.1f sent", asked.tensor, asked.shares_rows,
-                     planned, sent);
+            fail_msg("dp %d, tp %d, sp %d: %.1f bytes were planned and %.1f sent", asked.data, asked.tensor,
+                     asked.shares_rows, planned, sent);
         }
         pair_close(&pair);
     }

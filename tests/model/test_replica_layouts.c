@@ -5,10 +5,12 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <string.h>
 
 #include <cmocka.h>
 
 #include "model/layout_runs.h"
+#include "support/model_fixture.h"
 
 /*
  * Replicas that share the experts of a stage (5.6): all pairs of what else there is. Requests are dealt out
@@ -29,7 +31,34 @@ static void test_replicas(void **state) {
     layout_expect_same(*state, layouts, sizeof layouts / sizeof layouts[0]);
 }
 
+static void expect_refused(const struct sluice_engine_options *options, enum sluice_status status,
+                           const char *word) {
+    struct sluice_engine *engine;
+    assert_int_equal(sluice_engine_open(options, &engine), status);
+    if (strstr(sluice_last_error(), word) == NULL) {
+        fail_msg("\"%s\" is not in: %s", word, sluice_last_error());
+    }
+}
+
+/* What cannot be, in a sentence, before weights are loaded. */
+static void test_refusals(void **state) {
+    struct sluice_engine_options options = model_options(layout_directory(*state));
+    struct engine_core *core;
+    options.parallel.data = 2;
+    assert_int_equal(engine_core_open(&options, &core), STATUS_UNSUPPORTED);
+    assert_non_null(strstr(error_last()->message, "one replica cannot run alone"));
+    options.parallel.has_expert_parallelism = false;
+    expect_refused(&options, SLUICE_UNSUPPORTED, "leave --no-enable-expert-parallel out");
+    options.parallel.has_expert_parallelism = true;
+    options.parallel.data = 65;
+    expect_refused(&options, SLUICE_OUT_OF_RANGE, "65 replicas of 1 pipeline stages of 1 ranks");
+    options.parallel.data = -1;
+    expect_refused(&options, SLUICE_OUT_OF_RANGE, "1 to 64 ranks");
+    options.parallel.data = 16; /* a layer of the model has 8 experts */
+    expect_refused(&options, SLUICE_UNSUPPORTED, "16 ranks (data 16 x tensor 1) needs an expert for each");
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_replicas)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_replicas), cmocka_unit_test(test_refusals)};
     return cmocka_run_group_tests(tests, layout_set_up, layout_tear_down);
 }

@@ -36,7 +36,8 @@ enum {
     WAIT_SECONDS = 60,
     DELAY_MICROSECONDS = 150,
     DELAY_EVERY = 16, /* exchanges */
-    SLEEP_MICROSECONDS = 200000
+    SLEEP_MICROSECONDS = 200000,
+    LONG_PROMPT = 300
 };
 
 static const int prompt_lengths[PROMPTS] = {1, 6, 33, 64, PROMPT_MAX};
@@ -151,6 +152,19 @@ static struct sluice_engine *open_engine(int replicas, int pipeline, int tensor,
     options.parallel.tensor = tensor;
     options.parallel.expert_exchange = SLUICE_EXPERT_EXCHANGE_DISPATCH;
     options.parallel.in_flight = pipeline == 1 ? 1 : pipeline + 1;
+    EXPECT_OK(sluice_engine_open(&options, &engine));
+    return engine;
+}
+
+/* For prompts of several pages. */
+static struct sluice_engine *open_long_engine(void) {
+    struct sluice_engine_options options = sluice_engine_options_default();
+    struct sluice_engine *engine;
+    options.model_directory = directory;
+    options.thread_count = 1;
+    options.context_tokens = 2 * LONG_PROMPT;
+    options.sequence_limit = 3;
+    options.parallel.data = REPLICAS;
     EXPECT_OK(sluice_engine_open(&options, &engine));
     return engine;
 }
@@ -310,6 +324,33 @@ static void all_sleep_without_work(void **state) {
     sluice_engine_close(&engine);
 }
 
+/* A request goes where its beginning is known; others go where less is to be done. */
+static void a_known_beginning_finds_its_replica(void **state) {
+    static int32_t text[2][LONG_PROMPT];
+    (void)state;
+    struct sluice_engine *engine = open_long_engine();
+    for (int round = 0; round < 2; round++) {
+        struct sluice_request *requests[2];
+        for (int i = 0; i < 2; i++) {
+            struct sluice_request_options options = sluice_request_options_default();
+            model_random_tokens(40 + (uint64_t)i, 512, text[i], LONG_PROMPT);
+            options.prompt = text[round == 0 ? i : 1 - i]; /* the other order, the second time */
+            options.prompt_count = LONG_PROMPT;
+            options.token_limit = 3;
+            EXPECT_OK(sluice_engine_submit(engine, &options, &requests[i]));
+        }
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(wait_for(requests[i]).cached_prompt_tokens, round == 0 ? 0 : 256);
+            sluice_request_release(&requests[i]);
+        }
+    }
+    struct sluice_engine_stats stats = sluice_engine_stats(engine);
+    assert_int_equal(stats.finished_requests, 4);
+    assert_int_equal(stats.prompt_tokens, 4 * LONG_PROMPT);
+    assert_int_equal(sluice_engine_facts(engine).sequence_limit, REPLICAS * 3);
+    sluice_engine_close(&engine);
+}
+
 /* F-2, T-22: a rank of any stage of the busy replica or of the idle one. */
 static void a_lost_rank_ends_all(void **state) {
     (void)state;
@@ -376,6 +417,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(replicas_stay_in_step),
         cmocka_unit_test(all_sleep_without_work),
+        cmocka_unit_test(a_known_beginning_finds_its_replica),
         cmocka_unit_test(a_lost_rank_ends_all),
         cmocka_unit_test(bad_drafts_end_one_replicas_requests),
     };
