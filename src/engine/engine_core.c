@@ -60,6 +60,9 @@ static enum status check_options(const struct sluice_engine_options *options) {
               options->draft.limit <= SLUICE_DRAFT_POSITIONS_MAX,
           STATUS_OUT_OF_RANGE, "the limit of drafts is %d, expected 0 to %d", options->draft.limit,
           SLUICE_DRAFT_POSITIONS_MAX);
+    CHECK(options->parallel.data >= 0, STATUS_OUT_OF_RANGE,
+          "%d replicas were asked for, expected 0 or 1 for one, or how many share the experts",
+          options->parallel.data);
     CHECK(options->parallel.in_flight >= 0 && options->parallel.in_flight <= DRAFT_TICKS_UNDER_WAY_MAX,
           STATUS_OUT_OF_RANGE,
           "%d steps were to be under way at once; 1 to %d are possible, or 0 for as many as stages",

@@ -71,9 +71,9 @@ static enum status check_replicas(const struct sluice_parallel_options *parallel
 
 static enum status check_options(const struct sluice_engine_options *options) {
     const struct sluice_parallel_options *parallel = &options->parallel;
-    CHECK(parallel->data >= 0 && parallel->data <= TEAM_RANKS_MAX && parallel->tensor >= 1 &&
-              parallel->tensor <= TEAM_RANKS_MAX && parallel->pipeline >= 1 &&
-              parallel->pipeline <= TEAM_RANKS_MAX && rank_team_size(parallel) <= TEAM_RANKS_MAX,
+    CHECK(parallel->data <= TEAM_RANKS_MAX && parallel->tensor >= 1 && parallel->tensor <= TEAM_RANKS_MAX &&
+              parallel->pipeline >= 1 && parallel->pipeline <= TEAM_RANKS_MAX &&
+              rank_team_size(parallel) <= TEAM_RANKS_MAX,
           STATUS_OUT_OF_RANGE,
           "%d replicas of %d pipeline stages of %d ranks were asked for; 1 to %d ranks are possible",
           rank_team_replicas(parallel), parallel->pipeline, parallel->tensor, TEAM_RANKS_MAX);

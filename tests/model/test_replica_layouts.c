@@ -53,9 +53,9 @@ static void test_refusals(void **state) {
     options.parallel.data = 65;
     expect_refused(&options, SLUICE_OUT_OF_RANGE, "65 replicas of 1 pipeline stages of 1 ranks");
     options.parallel.data = -1;
-    expect_refused(&options, SLUICE_OUT_OF_RANGE, "1 to 64 ranks");
-    options.parallel.data = 16; /* a layer of the model has 8 experts */
-    expect_refused(&options, SLUICE_UNSUPPORTED, "16 ranks (data 16 x tensor 1) needs an expert for each");
+    expect_refused(&options, SLUICE_OUT_OF_RANGE, "-1 replicas were asked for");
+    options.parallel.data = 32; /* a layer of the model has 8 experts */
+    expect_refused(&options, SLUICE_UNSUPPORTED, "32 ranks (data 32 x tensor 1) needs an expert for each");
 }
 
 int main(void) {
