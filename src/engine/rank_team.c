@@ -5,6 +5,7 @@
  */
 #include "engine/rank_team.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +53,9 @@ int rank_team_replicas(const struct sluice_parallel_options *parallel) {
 }
 
 int rank_team_size(const struct sluice_parallel_options *parallel) {
-    return rank_team_replicas(parallel) * parallel->tensor * parallel->pipeline;
+    int64_t stages = (int64_t)rank_team_replicas(parallel) * parallel->pipeline;
+    bool is_possible = stages <= TEAM_RANKS_MAX && parallel->tensor <= TEAM_RANKS_MAX;
+    return is_possible ? (int)stages * parallel->tensor : INT_MAX;
 }
 
 /* Replicas in one engine are there to share experts (G-3); others are engines of their own. */

@@ -17,7 +17,7 @@ struct rank_team;
 /* Replicas that share experts; 1: there is one replica. */
 int rank_team_replicas(const struct sluice_parallel_options *parallel);
 
-/* Ranks that the options ask for. */
+/* Ranks that the options ask for; INT_MAX: far too many. */
 int rank_team_size(const struct sluice_parallel_options *parallel);
 
 /*
