@@ -90,7 +90,7 @@ enum sluice_status sluice_engine_open(const struct sluice_engine_options *option
 
 /* All threads, or none of them: replicas end together, and one alone would wait for the others. */
 static void stop_threads(struct sluice_engine *engine) {
-    for (int i = 0; i < engine->replica_count; i++) {
+    for (int i = 0; i < engine->replica_count && engine->replica_count > 1; i++) {
         const struct engine_replica *replica = &engine->replicas[i];
         if (!replica->has_thread && replica->work.core != NULL && replica->work.core->ranks != NULL) {
             executor_ranks_abort(replica->work.core->ranks, "the engine could not be started");
