@@ -13,7 +13,7 @@ RUN_SUM := $(SLUICE) generate --model models/mini-v4 --chat --thinking --tempera
 	--prompt "Rosa has 41 figs and buys 17 more. How many figs does Rosa have now?"
 
 .PHONY: help build run test test-full test-release test-asan test-tsan test-emulated \
-	test-ranks test-valgrind fuzz bench check-style tidy format clean \
+	test-ranks test-valgrind test-lm-eval fuzz bench check-style tidy format clean \
 	install build-packages test-packages
 
 help:
@@ -93,6 +93,13 @@ test-ranks: test-packages
 	build/release/tests/model/test_replica_liveness 100000
 	tests/ranks/test_hosts.sh $(SLUICE) . || test $$? -eq 77
 
+# lm-evaluation-harness against a server; its packages come from PyPI.
+test-lm-eval: build test-packages
+	test -x build/release/python-lm-eval/bin/lm_eval || { \
+		python3 -m venv build/release/python-lm-eval && \
+		build/release/python-lm-eval/bin/pip install --quiet -r tests/server/lm_eval_requirements.txt; }
+	tests/server/test_lm_eval.py $(SLUICE) . build/release/python-lm-eval
+
 fuzz: test-packages
 	cmake --preset fuzz --log-level=WARNING
 	cmake --build --preset fuzz --target fuzzers
@@ -103,6 +110,7 @@ test-full: test
 	$(MAKE) --no-print-directory test-emulated
 	$(MAKE) --no-print-directory test-ranks
 	$(MAKE) --no-print-directory test-valgrind
+	$(MAKE) --no-print-directory test-lm-eval
 	$(MAKE) --no-print-directory fuzz
 	$(MAKE) --no-print-directory tidy
 	@echo "All tests of test-full passed."

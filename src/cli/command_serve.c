@@ -161,7 +161,7 @@ enum status command_serve(const struct cli_options *options, int word_count, cha
     struct cli_options with_model = *options;
     CHECK(word_count <= 1, STATUS_USAGE, "one model can be served, not \"%s\" and \"%s\"", words[0],
           words[1]);
-    CHECK(word_count == 0 || options->model == NULL, STATUS_USAGE,
+    CHECK(word_count == 0 || options->model == NULL || options->config != NULL, STATUS_USAGE,
           "the model is given twice, as \"%s\" and with --model", words[0]);
     with_model.model = word_count == 1 ? words[0] : options->model;
     CHECK(with_model.model != NULL, STATUS_USAGE, "give the model's folder: sluice serve DIR");

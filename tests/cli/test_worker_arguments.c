@@ -19,7 +19,7 @@ static void parse(unsigned command, int argc, const char *const *argv, struct cl
     }
     memset(out, 0, sizeof *out);
     enum status status =
-        options_parse(cli_option_table(), &description, argc, words, out, &word_count, &wants_help);
+        options_parse(cli_option_table(), &description, NULL, argc, words, out, &word_count, &wants_help);
     if (status != STATUS_OK) {
         fail_msg("%s", error_last()->message);
     }

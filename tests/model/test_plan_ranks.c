@@ -21,21 +21,6 @@
 
 enum { ROWS = 64 };
 
-static char directory[FIXTURE_PATH_BYTES];
-
-static int set_up(void **state) {
-    (void)state;
-    fixture_make(directory);
-    model_synthesise(directory, LAYOUT_CONFIG, NULL, 0);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    fixture_remove(directory);
-    return 0;
-}
-
 /* One tensor group, and what is asked of it. */
 struct ranks_case {
     int tensor;
@@ -61,7 +46,7 @@ static void pair_open(struct pair *pair, const struct ranks_case *asked) {
     struct plan_machine machine;
     const struct plan_machine_request machine_request = {.gpus = "4x64GB", .memory_share = 0.9};
     struct plan_request request = plan_request_default();
-    struct sluice_engine_options options = model_options(directory);
+    struct sluice_engine_options options = model_options(layout_fixture_directory());
     options.numerics = asked->numerics;
     options.step_token_limit = ROWS + 1;
     options.sequence_limit = 5;
@@ -85,7 +70,7 @@ static void pair_open(struct pair *pair, const struct ranks_case *asked) {
     request.step_tokens = options.step_token_limit;
     request.draft_limit = asked->drafts;
     request.has_prefix_cache = false;
-    snprintf(path, sizeof path, "%s/config.json", directory);
+    snprintf(path, sizeof path, "%s/config.json", layout_fixture_directory());
     EXPECT_OK(plan_model_read(path, NULL, asked->drafts, &pair->model));
     EXPECT_OK(plan_machine_read(&machine_request, &machine));
     machine = plan_machine_scale(&machine, data * asked->tensor);
@@ -275,5 +260,5 @@ int main(void) {
         cmocka_unit_test(bytes_are_planned_to_the_byte),
         cmocka_unit_test(bytes_of_whole_experts_are_planned_nearly),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, layout_fixture_set_up, layout_fixture_tear_down);
 }

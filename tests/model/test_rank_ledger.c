@@ -94,21 +94,8 @@ static void replicas_have_what_they_planned(void **state) {
     }
 }
 
-static int set_up(void **state) {
-    static char directory[FIXTURE_PATH_BYTES];
-    fixture_make(directory);
-    model_synthesise(directory, LAYOUT_CONFIG, NULL, 0);
-    *state = directory;
-    return 0;
-}
-
-static int tear_down(void **state) {
-    fixture_remove(*state);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_rank_has_what_it_planned),
                                        cmocka_unit_test(replicas_have_what_they_planned)};
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, layout_fixture_set_up, layout_fixture_tear_down);
 }

@@ -38,21 +38,6 @@ static const char *const kind_names[] = {"plan", "receive-wait", "step",        
                                          "send", "choose",       "feedback-wait", "draft"};
 enum { KINDS = sizeof kind_names / sizeof kind_names[0] };
 
-static char directory[FIXTURE_PATH_BYTES];
-
-static int set_up(void **state) {
-    (void)state;
-    fixture_make(directory);
-    model_synthesise(directory, LAYOUT_CONFIG, NULL, 0);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    fixture_remove(directory);
-    return 0;
-}
-
 static void run_requests(struct sluice_engine *engine) {
     struct sluice_request *requests[REQUESTS];
     int32_t prompt[PROMPT];
@@ -120,8 +105,8 @@ static void run_traced(int stages, int in_flight, int drafts, struct timeline *o
     struct sluice_engine_options options = sluice_engine_options_default();
     struct sluice_engine *engine;
     char path[2 * FIXTURE_PATH_BYTES];
-    snprintf(path, sizeof path, "%s/trace.json", directory);
-    options.model_directory = directory;
+    snprintf(path, sizeof path, "%s/trace.json", layout_fixture_directory());
+    options.model_directory = layout_fixture_directory();
     options.thread_count = 2;
     options.context_tokens = 256;
     options.sequence_limit = REQUESTS;
@@ -207,7 +192,7 @@ static void long_runs_keep_their_end(void **state) {
     static struct timeline timeline;
     char path[2 * FIXTURE_PATH_BYTES];
     struct tick_trace *trace;
-    snprintf(path, sizeof path, "%s/ring.json", directory);
+    snprintf(path, sizeof path, "%s/ring.json", layout_fixture_directory());
     EXPECT_OK(tick_trace_create(&(struct trace_place){.rank = 2, .stage = 1}, 4, &trace));
     for (uint64_t tick = 0; tick < 10; tick++) {
         tick_trace_set_tick(trace, (struct trace_tick){.number = tick, .group = 1, .rows = 3});
@@ -226,7 +211,7 @@ static void a_path_that_cannot_be_written_to_is_told_at_once(void **state) {
     (void)state;
     struct sluice_engine_options options = sluice_engine_options_default();
     struct sluice_engine *engine;
-    options.model_directory = directory;
+    options.model_directory = layout_fixture_directory();
     options.trace_path = "/nonexistent/trace.json";
     for (int stages = 1; stages <= 2; stages++) {
         options.parallel.pipeline = stages;
@@ -243,5 +228,5 @@ int main(void) {
         cmocka_unit_test(long_runs_keep_their_end),
         cmocka_unit_test(a_path_that_cannot_be_written_to_is_told_at_once),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, layout_fixture_set_up, layout_fixture_tear_down);
 }
