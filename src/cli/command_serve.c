@@ -55,7 +55,7 @@ static enum status start_workers(struct serving *serving, const struct cli_optio
     struct supervisor_options supervisor = supervisor_options_default();
     supervisor.program = serving->program;
     supervisor.arguments = serving->worker_words;
-    supervisor.worker_count = (int)options->data_parallel_size;
+    supervisor.worker_count = cli_replicas_share_experts(options) ? 1 : (int)options->data_parallel_size;
     supervisor.deadline_seconds = options->deadline_seconds;
     if (options->trace != NULL) {
         TRY(begin_trace(options->trace));

@@ -36,6 +36,8 @@ struct executor {
     int64_t step_rows;         /* rows of the last step on all ranks; 0 if it failed */
     double step_seconds;       /* that the last step took here, without waits for other stages */
     struct row_deal step_deal; /* and which of them are here */
+    /* Rows of the pass under way in all replicas that share experts: which each expert rank brings. */
+    struct row_shares expert_shares;
     /* Without rows when drafting is off: */
     struct boundary drafted[2];      /* draft_row_limit rows: a draft pass reads one and writes the other */
     int last_drafted;                /* what the last pass with logits wrote, */
@@ -75,6 +77,11 @@ struct pass {
 /* Where events are recorded; a dry run has none. */
 static inline struct tick_trace *executor_trace(const struct executor *executor) {
     return executor->queue.is_dry ? NULL : executor->options.trace;
+}
+
+/* Whether passes meet those of other replicas, and so run without rows too. */
+static inline bool executor_shares_experts(const struct executor *executor) {
+    return executor->options.ranks != NULL && executor->options.ranks->replica_count > 1;
 }
 
 static inline bool executor_is_leader(const struct executor *executor) {

@@ -216,7 +216,7 @@ static void long_runs_keep_their_end(void **state) {
     char path[2 * FIXTURE_PATH_BYTES];
     struct tick_trace *trace;
     snprintf(path, sizeof path, "%s/ring.json", layout_fixture_directory());
-    EXPECT_OK(tick_trace_create(2, 1, 4, &trace));
+    EXPECT_OK(tick_trace_create(&(struct trace_place){.rank = 2, .stage = 1}, 4, &trace));
     for (uint64_t tick = 0; tick < 10; tick++) {
         tick_trace_set_tick(trace, (struct trace_tick){.number = tick, .group = 1, .rows = 3});
         tick_trace_add(trace, TRACE_STEP, tick_trace_now(trace));
@@ -289,7 +289,7 @@ static void count_processes(const char *path, struct process_count *out) {
 
 static void write_ticks(const char *path, int tick_count) {
     struct tick_trace *trace;
-    EXPECT_OK(tick_trace_create(0, 0, 8, &trace));
+    EXPECT_OK(tick_trace_create(&(struct trace_place){0}, 8, &trace));
     for (int i = 0; i < tick_count; i++) {
         tick_trace_add(trace, TRACE_STEP, tick_trace_now(trace));
     }
