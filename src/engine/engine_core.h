@@ -48,6 +48,13 @@ struct engine_core {
  */
 enum status engine_core_open(const struct sluice_engine_options *options, struct engine_core **out);
 
+/*
+ * The same for all replicas that the options ask for, which run in lockstep from then on: `cores` has room
+ * for them. The facts of the first are those of all.
+ */
+enum status engine_core_open_replicas(const struct sluice_engine_options *options,
+                                      struct engine_core **cores);
+
 /* The same from a parsed configuration and an open checkpoint, which is taken over. */
 enum status engine_core_build(const struct sluice_engine_options *options, const struct json *config,
                               struct checkpoint **checkpoint, struct engine_core **out);

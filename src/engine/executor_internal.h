@@ -36,6 +36,8 @@ struct executor {
     int64_t step_rows;         /* rows of the last step on all ranks; 0 if it failed */
     double step_seconds;       /* that the last step took here, without waits for other stages */
     struct row_deal step_deal; /* and which of them are here */
+    /* Rows of the pass under way in all replicas that share experts: which each expert rank brings. */
+    struct row_shares expert_shares;
     /* Without rows when drafting is off: */
     struct boundary drafted[2];      /* draft_row_limit rows: a draft pass reads one and writes the other */
     int last_drafted;                /* what the last pass with logits wrote, */
@@ -61,6 +63,7 @@ struct executor {
     struct rank_meter meter;
     struct rank_report report; /* on its way to the leader */
     struct comm_request report_request;
+    struct trace_event *trace_piece; /* of another rank; with a trace, of the leader of processes */
 };
 
 /* A pass over the model: main layers, or the draft layer over the boundary that a pass before left. */
@@ -74,6 +77,11 @@ struct pass {
 /* Where events are recorded; a dry run has none. */
 static inline struct tick_trace *executor_trace(const struct executor *executor) {
     return executor->queue.is_dry ? NULL : executor->options.trace;
+}
+
+/* Whether passes meet those of other replicas, and so run without rows too. */
+static inline bool executor_shares_experts(const struct executor *executor) {
+    return executor->options.ranks != NULL && executor->options.ranks->replica_count > 1;
 }
 
 static inline bool executor_is_leader(const struct executor *executor) {
@@ -153,6 +161,9 @@ enum status executor_wait_for_buffer(struct executor *executor, int buffer);
 
 /* Saved row `from` is also that of slot `to`. */
 enum status executor_copy_saved_row(struct executor *executor, int32_t from, int32_t to);
+
+/* Sends this rank's timeline to the leader, which has asked for it. */
+enum status executor_send_trace(struct executor *executor);
 
 /* Answers a record that asks for a report; does not wait for the leader. */
 enum status executor_send_report(struct executor *executor);

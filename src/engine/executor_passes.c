@@ -18,12 +18,15 @@ struct head_pass {
 struct step executor_make_step(struct executor *executor, const struct batch_view *batch,
                                const struct row_deal *deal) {
     const struct executor_ranks *ranks = executor->options.ranks;
+    const struct row_shares *shares = deal->is_shared ? &deal->shares : NULL;
     return (struct step){.queue = &executor->queue,
                          .batch = batch,
                          .states = executor->options.states->rows,
                          .activation = numerics_activation_dtype(executor->options.numerics),
                          .ranks = ranks == NULL ? NULL : &ranks->step,
-                         .shares = deal->is_shared ? &deal->shares : NULL};
+                         .shares = shares,
+                         .expert_shares =
+                             executor_shares_experts(executor) ? &executor->expert_shares : shares};
 }
 
 /* Integers of the plan in device memory. */
@@ -276,6 +279,8 @@ static enum status run_main_layers(struct executor *executor, const struct batch
         TRY(executor_balance_begin_step(ranks, executor->options.model));
     }
     executor->step_deal = executor_deal_step(executor, batch->row_count);
+    TRY(executor_share_experts(executor, batch->row_count, executor->options.row_limit,
+                               &executor->step_deal));
     struct step step = executor_make_step(executor, batch, &executor->step_deal);
     struct boundary boundary =
         executor_own_boundary(executor, executor_boundary(executor), batch->row_count, &executor->step_deal);
@@ -345,10 +350,12 @@ static enum status run_draft_layer(struct executor *executor, const struct batch
     executor_find_origin(executor, plan->source, &origin);
     TRY(executor_deal_sources(executor, &origin.deal, plan->source_rows, rows, deal));
     TRY(upload_source_rows(executor, plan, &origin, executor_own_range(executor, rows, deal), &in_rows));
-    struct step step = executor_make_step(executor, batch, deal);
     if (plan->writes_state_only) {
-        return model->family->forward_draft_state(model, &step, &origin.boundary, in_rows);
+        struct step state_step = executor_make_step(executor, batch, deal);
+        return model->family->forward_draft_state(model, &state_step, &origin.boundary, in_rows);
     }
+    TRY(executor_share_experts(executor, rows, executor_draft_row_limit(executor), deal));
+    struct step step = executor_make_step(executor, batch, deal);
     struct boundary out = executor_own_boundary(executor, &executor->drafted[next], rows, deal);
     TRY(model->family->forward_draft(model, &step, &origin.boundary, in_rows, &out));
     return run_head(executor, &step,

@@ -17,7 +17,7 @@ static enum status check_snapshots(const struct executor *executor, const struct
 
 static enum status check_plan(const struct executor *executor, const struct step_plan *plan) {
     int64_t rows = step_plan_row_count(plan);
-    CHECK(rows >= 1, STATUS_INTERNAL, "a step without rows was planned");
+    CHECK(rows >= 1 || executor_shares_experts(executor), STATUS_INTERNAL, "a step without rows was planned");
     CHECK(rows <= executor->options.row_limit && plan->segment_count <= executor->options.segment_limit,
           STATUS_INTERNAL, "a step of %lld rows in %d segments exceeds the planned %d rows in %d segments",
           (long long)rows, plan->segment_count, executor->options.row_limit, executor->options.segment_limit);
@@ -114,6 +114,8 @@ enum status executor_obey(struct executor *executor, const struct plan_record *r
         return executor_send_report(executor);
     case PLAN_KIND_REPORT:
         return executor_send_report(executor);
+    case PLAN_KIND_TRACE:
+        return executor_send_trace(executor);
     case PLAN_KIND_DRAFT:
     case PLAN_KIND_HEAD:
     case PLAN_KIND_ROUND:
