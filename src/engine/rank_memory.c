@@ -90,6 +90,9 @@ struct sluice_memory_ledger rank_memory_sum(const struct rank_memory *ranks, int
 
 double rank_memory_stage_limit(const struct host_memory *ranks, int size, int first, int count) {
     double bytes = 0.0;
+    if (count == size) {
+        return INFINITY;
+    }
     for (int i = first; i < first + count; i++) {
         bool is_counted = false;
         for (int j = 0; j < size; j++) {

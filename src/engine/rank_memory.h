@@ -34,8 +34,8 @@ struct host_memory {
 
 /*
  * Bytes that ranks first to first + count - 1 of `size` can have together: nine tenths of what their hosts
- * give. Infinite if one of these has other ranks too: what is not on one stage is on another then, and takes
- * as much.
+ * give. Infinite if one of these has other ranks too, for what is not on one stage is on another then and
+ * takes as much, and if they are all ranks, of a stage that has all layers anyway.
  */
 double rank_memory_stage_limit(const struct host_memory *ranks, int size, int first, int count);
 

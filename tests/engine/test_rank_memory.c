@@ -60,6 +60,8 @@ static void a_stage_has_its_own_hosts(void **state) {
     assert_true(isinf(rank_memory_stage_limit(mixed, 4, 0, 2)));
     assert_true(isinf(rank_memory_stage_limit(mixed, 4, 2, 2)));
     assert_true(rank_memory_stage_limit(mixed, 4, 0, 1) == 90.0);
+    /* One stage has nothing to choose. */
+    assert_true(isinf(rank_memory_stage_limit(apart, 4, 0, 4)));
 }
 
 int main(void) {
