@@ -20,6 +20,7 @@
 enum { PROGRAM_PATH_BYTES = 4096, LOOK_NANOSECONDS = 20000000, ADDRESS_BYTES = 512, WHY_BYTES = 1024 };
 
 static const double IDLE_SECONDS = 3600.0;
+static const double TRACE_SECONDS = 60.0; /* for workers to write what they recorded */
 
 /* What one `sluice serve` owns. */
 struct serving {
@@ -40,14 +41,26 @@ static enum status find_program(struct serving *serving) {
     return STATUS_OK;
 }
 
+/* Workers only add to it, each when it ends. */
+static enum status begin_trace(const char *path) {
+    FILE *file = fopen(path, "w");
+    CHECK(file != NULL, STATUS_IO, "the trace cannot be written to %s: %s", path, strerror(errno));
+    fclose(file);
+    return STATUS_OK;
+}
+
 static enum status start_workers(struct serving *serving, const struct cli_options *options) {
     TRY(find_program(serving));
     TRY(worker_arguments_write(options, &serving->arena, serving->worker_words));
     struct supervisor_options supervisor = supervisor_options_default();
     supervisor.program = serving->program;
     supervisor.arguments = serving->worker_words;
-    supervisor.worker_count = (int)options->data_parallel_size;
+    supervisor.worker_count = cli_replicas_share_experts(options) ? 1 : (int)options->data_parallel_size;
     supervisor.deadline_seconds = options->deadline_seconds;
+    if (options->trace != NULL) {
+        TRY(begin_trace(options->trace));
+        supervisor.quit_seconds = TRACE_SECONDS;
+    }
     return supervisor_open(&supervisor, &serving->service);
 }
 

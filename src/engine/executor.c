@@ -87,22 +87,35 @@ static enum status plan_memory(struct executor *executor) {
     return STATUS_OK;
 }
 
+static bool gathers_traces(const struct executor *executor) {
+    return executor->options.trace != NULL && executor->options.ranks != NULL && executor_is_leader(executor);
+}
+
+size_t executor_trace_bytes(const struct executor *executor) {
+    size_t ring = executor->options.trace == NULL ? 0 : tick_trace_bytes(executor->options.trace);
+    return ring + (gathers_traces(executor) ? TRACE_PIECE_EVENTS * sizeof *executor->trace_piece : 0);
+}
+
 /* What a rank needs among others: records, and where the logits that it sends to the leader lie. */
 static enum status alloc_rank_memory(struct executor *executor) {
     struct executor_ranks *ranks = executor->options.ranks;
     size_t rows = (size_t)executor->options.row_limit;
+    size_t pairs = rows * (size_t)ranks->replica_count * (size_t)executor->options.model->expert_picks;
     TRY(executor_alloc_records(executor));
     executor->own_rows = calloc(rows, sizeof *executor->own_rows);
-    ranks->step.offsets = calloc(2 * ((size_t)ranks->step.count + 1), sizeof *ranks->step.offsets);
-    ranks->step.pair_experts =
-        calloc(rows * (size_t)executor->options.model->expert_picks, sizeof *ranks->step.pair_experts);
+    ranks->step.offsets =
+        calloc(2 * ((size_t)ranks->step.expert_rank_count + 1), sizeof *ranks->step.offsets);
+    ranks->step.pair_experts = calloc(pairs, sizeof *ranks->step.pair_experts);
     CHECK_MEMORY(executor->own_rows);
     CHECK_MEMORY(ranks->step.offsets);
     CHECK_MEMORY(ranks->step.pair_experts);
     if (ranks->step.balance != NULL) {
-        ranks->step.own_picks =
-            calloc(rows * (size_t)executor->options.model->expert_picks, sizeof *ranks->step.own_picks);
+        ranks->step.own_picks = calloc(pairs, sizeof *ranks->step.own_picks);
         CHECK_MEMORY(ranks->step.own_picks);
+    }
+    if (gathers_traces(executor)) {
+        executor->trace_piece = calloc(TRACE_PIECE_EVENTS, sizeof *executor->trace_piece);
+        CHECK_MEMORY(executor->trace_piece);
     }
     if (!executor_is_leader(executor) && executor_is_on_last_stage(executor)) {
         size_t logits =
@@ -148,6 +161,7 @@ fail:
 void executor_destroy(struct executor **executor) {
     if (*executor != NULL) {
         struct executor_ranks *ranks = (*executor)->options.ranks;
+        executor_drop_boundaries(*executor);
         if (ranks != NULL) {
             free(ranks->step.offsets);
             free(ranks->step.pair_experts);
@@ -161,6 +175,7 @@ void executor_destroy(struct executor **executor) {
         free((*executor)->logits);
         free((*executor)->staging);
         free((*executor)->own_rows);
+        free((*executor)->trace_piece);
         free((*executor)->scan);
         free(*executor);
         *executor = NULL;

@@ -58,13 +58,17 @@ size_t executor_step_bytes(const struct executor *executor);
 /* Of them, those that exist because drafting is on. */
 size_t executor_draft_bytes(const struct executor *executor);
 
-/* Bytes that this rank has sent so far to others of its stage, by collective; zeros with one rank. */
+/* Bytes that this rank has sent so far to others of its stage, in all replicas, by collective; zeros with one
+ * rank. */
 struct executor_sent_bytes {
     uint64_t sums;
     uint64_t gathers;
     uint64_t exchanges;
 };
 struct executor_sent_bytes executor_sent_bytes(const struct executor *executor);
+
+/* Bytes of its part of a timeline, 0 without one. */
+size_t executor_trace_bytes(const struct executor *executor);
 
 /* What this rank has done so far. */
 void executor_report(const struct executor *executor, struct rank_report *out);
@@ -103,8 +107,9 @@ enum status executor_finish_sends(struct executor *executor);
 enum status executor_obey(struct executor *executor, const struct plan_record *record);
 
 /*
- * This rank's part of a step: carries out what the plan asks of the state, then runs its layers. logits: host
- * (logit_row_count, vocabulary), whatever their values, of the last stage; NULL elsewhere.
+ * This rank's part of a step, which has no rows only where replicas share experts: carries out what the plan
+ * asks of the state, then runs its layers. logits: host (logit_row_count, vocabulary), whatever their values,
+ * of the last stage; NULL elsewhere.
  */
 enum status executor_step(struct executor *executor, const struct step_plan *plan, float *logits);
 

@@ -17,7 +17,7 @@ static enum status check_snapshots(const struct executor *executor, const struct
 
 static enum status check_plan(const struct executor *executor, const struct step_plan *plan) {
     int64_t rows = step_plan_row_count(plan);
-    CHECK(rows >= 1, STATUS_INTERNAL, "a step without rows was planned");
+    CHECK(rows >= 1 || executor_shares_experts(executor), STATUS_INTERNAL, "a step without rows was planned");
     CHECK(rows <= executor->options.row_limit && plan->segment_count <= executor->options.segment_limit,
           STATUS_INTERNAL, "a step of %lld rows in %d segments exceeds the planned %d rows in %d segments",
           (long long)rows, plan->segment_count, executor->options.row_limit, executor->options.segment_limit);
@@ -48,18 +48,35 @@ static enum status change_state(struct executor *executor, const struct step_pla
     return STATUS_OK;
 }
 
-enum status executor_step(struct executor *executor, const struct step_plan *plan, float *logits) {
-    TRY(check_plan(executor, plan));
-    TRY(change_state(executor, plan));
-    executor->step_rows = 0;
-    executor->buffer = (executor->buffer + 1) % executor_buffer_count(executor);
+/*
+ * The step's buffer is free, and so is that of the step behind it, whose boundary may come in while this one
+ * is computed (P-20, P-21).
+ */
+static enum status prepare_buffers(struct executor *executor) {
     double began = clock_seconds();
-    double waited_before = executor->meter.wait_seconds;
-    TRY(executor_wait_for_buffer(executor, executor->buffer));
+    executor->buffer = executor_next_buffer(executor);
+    int free_buffer = executor->buffer;
+    if (!executor_is_on_first_stage(executor)) {
+        if (executor->receives[executor->buffer][0].state == NULL) { /* the first step */
+            TRY(executor_await_boundary(executor, executor->buffer));
+        }
+        free_buffer = executor_next_buffer(executor);
+    }
+    TRY(executor_wait_for_buffer(executor, free_buffer));
     if (!executor_is_on_last_stage(executor)) {
         rank_meter_add_wait(&executor->meter, began);
         tick_trace_add(executor_trace(executor), TRACE_SEND_WAIT, began);
     }
+    return executor_is_on_first_stage(executor) ? STATUS_OK : executor_await_boundary(executor, free_buffer);
+}
+
+enum status executor_step(struct executor *executor, const struct step_plan *plan, float *logits) {
+    TRY(check_plan(executor, plan));
+    TRY(change_state(executor, plan));
+    executor->step_rows = 0;
+    double began = clock_seconds();
+    double waited_before = executor->meter.wait_seconds;
+    TRY(prepare_buffers(executor));
     TRY(executor_run_pass(executor, &(struct pass){.plan = plan, .logits = logits}));
     executor->step_rows = step_plan_row_count(plan);
     executor->step_seconds = clock_seconds() - began - (executor->meter.wait_seconds - waited_before);
@@ -97,6 +114,8 @@ enum status executor_obey(struct executor *executor, const struct plan_record *r
         return executor_send_report(executor);
     case PLAN_KIND_REPORT:
         return executor_send_report(executor);
+    case PLAN_KIND_TRACE:
+        return executor_send_trace(executor);
     case PLAN_KIND_DRAFT:
     case PLAN_KIND_HEAD:
     case PLAN_KIND_ROUND:

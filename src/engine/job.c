@@ -154,6 +154,7 @@ enum status job_order_engine(struct sluice_job *job, const struct sluice_engine_
         .has_prefix_cache = options->has_prefix_cache,
         .snapshot_limit = options->snapshot_limit,
         .draft_limit = options->draft.limit,
+        .has_trace = options->trace_path != NULL,
         .parallel = options->parallel,
         .context_tokens = options->context_tokens,
         .number = job->order_count++,
@@ -208,6 +209,7 @@ options_of(struct sluice_job *job, const struct sluice_engine_options *own, cons
     options.has_prefix_cache = order->has_prefix_cache != 0;
     options.snapshot_limit = order->snapshot_limit;
     options.draft = (struct sluice_draft_options){.limit = order->draft_limit};
+    options.trace_path = order->has_trace != 0 ? "" : NULL; /* the leader writes it */
     options.parallel = order->parallel;
     options.parallel.job = job;
     return options;

@@ -148,6 +148,7 @@ static struct plan_head make_head(const struct plan_record *record, const struct
                               .source_row_count = is_draft ? rows : 0,
                               .page_update_count = step->page_update_count,
                               .slot_operation_count = step->slot_operation_count,
+                              .joint_draft_passes = round->joint_draft_passes,
                               .snapshot_count = is_draft ? draft->snapshot_count : step->snapshot_count};
 }
 

@@ -24,6 +24,7 @@ enum plan_kind {
     PLAN_KIND_PASSES_END, /* neither drafts nor logits are asked for any more in this round */
     PLAN_KIND_REPORT,     /* every rank says what it has done so far */
     PLAN_KIND_REST,       /* the same, and nothing is under way until the next record */
+    PLAN_KIND_TRACE,      /* every rank sends its timeline */
     PLAN_KIND_END,        /* nothing follows */
 };
 

@@ -4,7 +4,7 @@
 
 #include "engine/plan_record.h"
 
-enum { PLAN_MAGIC = 0x534c4350, PLAN_VERSION = 3, SEGMENT_WORDS = 3, ROUND_SEGMENT_WORDS = 11 };
+enum { PLAN_MAGIC = 0x534c4350, PLAN_VERSION = 4, SEGMENT_WORDS = 3, ROUND_SEGMENT_WORDS = 11 };
 
 struct plan_head {
     uint32_t magic;
@@ -24,8 +24,8 @@ struct plan_head {
     int32_t source_row_count;
     int32_t page_update_count;
     int32_t slot_operation_count;
+    int32_t joint_draft_passes;
     int32_t snapshot_count;
-    int32_t unused;
 };
 
 struct start_words {

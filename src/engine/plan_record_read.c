@@ -25,6 +25,7 @@ static enum status check_head(const struct plan_head *head, size_t bytes, uint64
               is_within(head->start_count, bounds->segment_limit) &&
               is_within(head->segment_count, bounds->segment_limit) &&
               is_within(head->row_count, bounds->row_limit) &&
+              is_within(head->joint_draft_passes, DRAFT_LIMIT_MAX) &&
               is_within(head->logit_row_count, bounds->logit_row_limit) &&
               is_within(head->page_update_count, bounds->page_update_limit) &&
               is_within(head->slot_operation_count, bounds->slot_operation_limit) &&
@@ -167,7 +168,8 @@ static void fill_round(const struct plan_head *head, const int32_t *logit_rows, 
                                      .regime = (enum draft_regime)head->regime,
                                      .starts = room->starts,
                                      .start_count = head->start_count,
-                                     .group = head->group};
+                                     .group = head->group,
+                                     .joint_draft_passes = head->joint_draft_passes};
     out->mask_flags = logit_rows + head->logit_row_count;
     for (int32_t i = 0; i < head->mask_flag_count; i++) {
         out->mask_count += out->mask_flags[i] != 0;
@@ -211,6 +213,7 @@ enum status plan_record_read(const void *memory, size_t bytes, uint64_t number,
     case PLAN_KIND_HEAD:
     case PLAN_KIND_REPORT:
     case PLAN_KIND_REST:
+    case PLAN_KIND_TRACE:
     case PLAN_KIND_END:
         out->step = make_step(head, rows, room->segments);
         break;

@@ -1,7 +1,10 @@
 /*
  * The draft layer's part of a round: rows of committed tokens that only leave their state, then one row per
- * sequence and draft.
+ * sequence and draft. Where replicas share experts, all of them have as many passes as one of them wants,
+ * with rows or without (spec parallelism E-20).
  */
+#include <stdio.h>
+
 #include "engine/round_internal.h"
 
 /* Draft passes of one kind, under construction. */
@@ -30,7 +33,7 @@ static enum status run_pass(struct round_runner *runner, const struct draft_rows
                               .writes_state_only = writes_state_only,
                               .snapshots = runner->draft_snapshots,
                               .snapshot_count = rows->snapshot_count};
-    if (rows->row_count == 0) {
+    if (rows->row_count == 0 && writes_state_only) {
         return STATUS_OK;
     }
     return executor_run_draft(runner->options.executor, &plan,
@@ -187,17 +190,38 @@ static void keep_drafting(struct round_runner *runner, const struct round_plan *
     runner->drafting_count = kept;
 }
 
+/* Pass number `index`, and the drafts that its rows give. */
+static enum status draft_once(struct round_runner *runner, const struct round_plan *plan, int32_t index) {
+    struct draft_rows rows = {0};
+    struct draft_choice choice = {runner, plan, index};
+    add_draft_rows(runner, plan, index, &rows);
+    TRY(run_pass(runner, &rows, index == 0 ? DRAFT_SOURCE_STEP : DRAFT_SOURCE_DRAFT, false));
+    worker_pool_run(runner->options.pool, (size_t)runner->drafting_count, choose_draft, &choice);
+    keep_drafting(runner, plan, index + 1);
+    return STATUS_OK;
+}
+
 enum status round_draft(struct round_runner *runner, const struct round_plan *plan, int32_t feedback_count) {
-    TRY(catch_up_saved(runner, plan));
-    TRY(catch_up(runner, plan));
-    start_drafting(runner, plan, feedback_count);
-    for (int32_t index = 0; runner->drafting_count > 0; index++) {
-        struct draft_rows rows = {0};
-        struct draft_choice choice = {runner, plan, index};
-        add_draft_rows(runner, plan, index, &rows);
-        TRY(run_pass(runner, &rows, index == 0 ? DRAFT_SOURCE_STEP : DRAFT_SOURCE_DRAFT, false));
-        worker_pool_run(runner->options.pool, (size_t)runner->drafting_count, choose_draft, &choice);
-        keep_drafting(runner, plan, index + 1);
+    enum status status = STATUS_OK;
+    char message[ERROR_MESSAGE_BYTES] = "";
+    runner->drafting_count = 0;
+    if (plan->regime != DRAFT_REGIME_COLD) {
+        TRY(catch_up_saved(runner, plan));
+        TRY(catch_up(runner, plan));
+        start_drafting(runner, plan, feedback_count);
     }
+    for (int32_t index = 0; runner->drafting_count > 0 || index < plan->joint_draft_passes; index++) {
+        enum status of_pass = draft_once(runner, plan, index);
+        if (of_pass != STATUS_OK) {
+            if (of_pass != STATUS_NOT_FINITE || plan->joint_draft_passes == 0) {
+                return error_forward(of_pass, ERROR_HERE);
+            }
+            /* Others are in the passes to come, and wait for this replica there. */
+            snprintf(message, sizeof message, "%s", error_last()->message);
+            status = of_pass;
+            runner->drafting_count = 0;
+        }
+    }
+    CHECK(status == STATUS_OK, status, "%s", message);
     return STATUS_OK;
 }

@@ -49,6 +49,8 @@ struct round_plan {
     const token_mask_word *const *row_masks; /* [step.logit_row_count]: what rows may choose, NULL: anything;
                                                 NULL: all may choose anything */
     int32_t group;                           /* of sequences whose tokens are chosen */
+    /* Draft passes of the round in all replicas that share experts, rows or not (M-39); 0: as needed. */
+    int32_t joint_draft_passes;
     /* For who plans, and not sent to others: [step.segment_count]. */
     struct sequence *const *sequences;
 };
@@ -80,6 +82,7 @@ struct round_result {
     /* On the clock: */
     double added_seconds;       /* what the round added to the time of those before it */
     double draft_layer_seconds; /* the draft layer's part of the last stage's time */
+    bool is_empty;              /* the round had no rows: other replicas' did */
 };
 
 #endif

@@ -67,9 +67,14 @@ static enum status send_feedback(struct round_runner *runner, const struct round
                                               &sent->requests[1]);
 }
 
+/* Whether the draft layer runs, for this replica or for others. */
+static bool has_draft_passes(const struct round_plan *plan) {
+    return plan->regime != DRAFT_REGIME_COLD || plan->joint_draft_passes > 0;
+}
+
 /* Whether something runs on the last stage after the layers and the choice. */
 static bool has_passes(const struct round_plan *plan) {
-    return plan->regime != DRAFT_REGIME_COLD || round_has_scores(plan);
+    return has_draft_passes(plan) || round_has_scores(plan);
 }
 
 /* Choice, drafts and feedback. A draft layer that gives no numbers fails the round, but loses no rank. */
@@ -88,7 +93,7 @@ static enum status choose_and_draft(struct round_runner *runner, const struct ro
     tick_trace_add(runner->options.trace, TRACE_CHOOSE, began);
     double chosen = clock_seconds();
     tick.stages.last = executor_step_seconds(runner->options.executor) + chosen - began;
-    if (plan->regime != DRAFT_REGIME_COLD) {
+    if (has_draft_passes(plan)) {
         tick.status = round_draft(runner, plan, count);
         if (tick.status != STATUS_OK && tick.status != STATUS_NOT_FINITE) {
             return error_forward(tick.status, ERROR_HERE);
@@ -258,6 +263,7 @@ static enum status finish_round(struct round_runner *runner, struct round_result
     TRY(feedback_record_read(&runner->shape, &round->plan, memory, extra, &tick, out));
     CHECK(tick.status == STATUS_OK, tick.status, "%s", tick.message);
     add_seconds(runner, round, tick.stages, out);
+    out->is_empty = round->plan.step.segment_count == 0;
     return STATUS_OK;
 }
 

@@ -89,7 +89,7 @@ static enum status alloc_scheduler(struct scheduler *scheduler) {
     scheduler->starts = calloc(slots, sizeof *scheduler->starts);
     scheduler->matched_pages = calloc((size_t)pages_of_context(options), sizeof *scheduler->matched_pages);
     scheduler->plans = calloc(plans, sizeof *scheduler->plans);
-    scheduler->is_group_busy = calloc(plans, sizeof *scheduler->is_group_busy);
+    scheduler->is_group_busy = calloc((size_t)options->group_count, sizeof *scheduler->is_group_busy);
     CHECK_MEMORY(scheduler->slots);
     CHECK_MEMORY(scheduler->generations);
     CHECK_MEMORY(scheduler->starts);
@@ -249,7 +249,7 @@ static void fail_list(struct scheduler *scheduler, struct sequence_list *list, e
 
 void scheduler_fail(struct scheduler *scheduler, enum status status, const char *message) {
     scheduler->plan_count = 0;
-    for (int32_t group = 0; group < scheduler->options.in_flight_limit; group++) {
+    for (int32_t group = 0; group < scheduler->options.group_count; group++) {
         scheduler->is_group_busy[group] = false;
     }
     if (scheduler->options.controller != NULL) {

@@ -52,7 +52,7 @@ struct scheduler {
     token_mask_word *masks;            /* [rows with logits][words of a mask]; the same */
     const token_mask_word **row_masks; /* [rows with logits]; the same */
     bool has_masks;
-    bool *is_group_busy;    /* [in_flight_limit]: a tick under way chooses its tokens */
+    bool *is_group_busy;    /* [group_count]: a tick under way chooses its tokens */
     int32_t next_group;     /* whose turn it is */
     int32_t uneven_plans;   /* whose group a move would have made more even, since the last move */
     int32_t *matched_pages; /* [pages of a context] scratch: pages found, or a sequence's before it shared

@@ -368,6 +368,8 @@ static void plan_draft_work(struct scheduler *scheduler, int32_t index, enum dra
     if (regime == DRAFT_REGIME_COLD) {
         sequence->draft_gap_end = step->first_position + step->row_count;
         segment->kept_row = -1;
+        /* The last restored row knows the token after it of who left the snapshot. */
+        sequence->has_draft_rings &= sequence->restored_from < 0;
     } else {
         segment->catch_up_rows = catch_up_rows(scheduler, sequence, step->first_position, end,
                                                find_snapshot(scheduler->plan, index));
@@ -422,7 +424,7 @@ static void note_rows(struct scheduler *scheduler, double now) {
         }
     }
     scheduler->plan_count++;
-    scheduler->next_group = (plan->group + 1) % scheduler->options.in_flight_limit;
+    scheduler->next_group = (plan->group + 1) % scheduler->options.group_count;
 }
 
 /* What was pending is the plan's; what its end asks for goes into the next one. */
@@ -469,7 +471,7 @@ static bool plan_group(struct scheduler *scheduler, int32_t group) {
 }
 
 static bool plan_next_group(struct scheduler *scheduler) {
-    int32_t groups = scheduler->options.in_flight_limit;
+    int32_t groups = scheduler->options.group_count;
     int32_t first = scheduler->next_group;
     for (int32_t i = 0; i < groups; i++) {
         int32_t group = (first + i) % groups;
@@ -478,6 +480,16 @@ static bool plan_next_group(struct scheduler *scheduler) {
         }
     }
     return false;
+}
+
+/* An answer never waits for more ticks than there are groups. */
+static int32_t ticks_allowed(const struct scheduler *scheduler) {
+    for (int32_t group = 0; group < scheduler->options.group_count; group++) {
+        if (scheduler->is_group_busy[group]) {
+            return scheduler->options.group_count;
+        }
+    }
+    return scheduler->options.in_flight_limit;
 }
 
 bool scheduler_plan(struct scheduler *scheduler, double now, struct round_plan *out) {
@@ -489,7 +501,7 @@ bool scheduler_plan(struct scheduler *scheduler, double now, struct round_plan *
     end_where_due(scheduler, &scheduler->running, now);
     end_where_due(scheduler, &scheduler->waiting, now);
     preempt_where_due(scheduler);
-    if (scheduler->plan_count == limit) {
+    if (scheduler->plan_count >= ticks_allowed(scheduler)) {
         return false;
     }
     scheduler->plan = &scheduler->plans[(scheduler->oldest_plan + scheduler->plan_count) % limit];

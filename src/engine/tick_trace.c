@@ -1,37 +1,23 @@
-/* Chrome's trace event format: {"traceEvents": [{"ph": "X", "ts", "dur", ...}]}, names of tracks as "M". */
 #include "engine/tick_trace.h"
 
-#include <errno.h>
-#include <inttypes.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
-
-struct trace_event {
-    enum trace_event_kind kind;
-    struct trace_tick tick;
-    double began;
-    double ended;
-};
 
 struct tick_trace {
-    int rank;
-    int stage;
+    struct trace_place place;
     int64_t capacity;
     int64_t count; /* events so far; the last `capacity` are kept */
     struct trace_tick tick;
     struct trace_event *events; /* a ring */
 };
 
-enum status tick_trace_create(int rank, int stage, int64_t capacity, struct tick_trace **out) {
+enum status tick_trace_create(const struct trace_place *place, int64_t capacity, struct tick_trace **out) {
     enum status status = STATUS_OK;
     struct tick_trace *trace = calloc(1, sizeof *trace);
     CHECK_MEMORY(trace);
-    *trace = (struct tick_trace){.rank = rank, .stage = stage, .capacity = capacity};
+    *trace = (struct tick_trace){.place = *place, .capacity = capacity};
     trace->events = calloc((size_t)capacity, sizeof *trace->events);
     CHECK_MEMORY_GOTO(trace->events);
     *out = trace;
@@ -66,51 +52,26 @@ void tick_trace_add(struct tick_trace *trace, enum trace_event_kind kind, double
     }
 }
 
-static void write_event(FILE *file, const struct tick_trace *trace, const struct trace_event *event) {
-    static const char *const names[] = {
-        [TRACE_PLAN] = "plan",   [TRACE_RECEIVE] = "receive-wait",
-        [TRACE_STEP] = "step",   [TRACE_SEND_WAIT] = "send-wait",
-        [TRACE_SEND] = "send",   [TRACE_CHOOSE] = "choose",
-        [TRACE_DRAFT] = "draft", [TRACE_FEEDBACK_WAIT] = "feedback-wait",
-    };
-    fprintf(file,
-            ",\n{\"name\": \"%s\", \"ph\": \"X\", \"pid\": 0, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, "
-            "\"args\": {\"tick\": %" PRIu64 ", \"group\": %d, \"rows\": %" PRId64 "}}",
-            names[event->kind], trace->rank, event->began * 1e6, (event->ended - event->began) * 1e6,
-            event->tick.number, event->tick.group, event->tick.rows);
+size_t tick_trace_bytes(const struct tick_trace *trace) {
+    return (size_t)trace->capacity * sizeof *trace->events;
 }
 
-static void write_track(FILE *file, const struct tick_trace *trace) {
-    int64_t first = trace->count > trace->capacity ? trace->count - trace->capacity : 0;
-    fprintf(file,
-            ",\n{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": 0, \"tid\": %d, "
-            "\"args\": {\"name\": \"rank %d, stage %d\"}}",
-            trace->rank, trace->rank, trace->stage);
-    for (int64_t i = first; i < trace->count; i++) {
-        write_event(file, trace, &trace->events[i % trace->capacity]);
-    }
+struct trace_track tick_trace_track(const struct tick_trace *trace) {
+    bool is_full = trace->count > trace->capacity;
+    return (struct trace_track){.place = trace->place,
+                                .capacity = trace->capacity,
+                                .first = is_full ? trace->count % trace->capacity : 0,
+                                .count = is_full ? trace->capacity : trace->count};
 }
 
-enum status tick_trace_write(const char *path, struct tick_trace *const *traces, int count) {
-    FILE *file = fopen(path, "w");
-    CHECK(file != NULL, STATUS_IO, "the trace cannot be written to %s: %s", path, strerror(errno));
-    fprintf(file,
-            "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n"
-            "{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": 0, \"args\": {\"name\": \"replica 0\"}}");
-    for (int i = 0; i < count; i++) {
-        if (traces[i] != NULL) {
-            write_track(file, traces[i]);
-        }
-    }
-    fprintf(file, "\n]}\n");
-    bool is_written = ferror(file) == 0;
-    is_written &= fclose(file) == 0;
-    CHECK(is_written, STATUS_IO, "the trace in %s is not complete: is the disk full?", path);
-    return STATUS_OK;
+int64_t trace_track_piece(const struct trace_track *track, int64_t index) {
+    int64_t left = track->count - index;
+    int64_t to_end = track->capacity - (track->first + index) % track->capacity;
+    int64_t count = left < to_end ? left : to_end;
+    return count < TRACE_PIECE_EVENTS ? count : TRACE_PIECE_EVENTS;
 }
 
-void tick_trace_write_or_warn(const char *path, struct tick_trace *const *traces, int count) {
-    if (tick_trace_write(path, traces, count) != STATUS_OK) {
-        log_write(LOG_WARNING, "engine", "%s", error_last()->message);
-    }
+const struct trace_event *tick_trace_piece(const struct tick_trace *trace, int64_t index) {
+    struct trace_track track = tick_trace_track(trace);
+    return &trace->events[(track.first + index) % track.capacity];
 }

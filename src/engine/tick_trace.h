@@ -1,18 +1,20 @@
 /*
- * When each rank did what: the timeline of ticks, as a file that Perfetto and chrome://tracing show.
+ * When each rank did what: the timeline of ticks.
  *
  * A rank has a recorder of its own, which only its thread writes: a ring that keeps the last events. Without
- * a recorder (NULL) nothing is measured. Writing is for when all ranks have ended.
+ * a recorder (NULL) nothing is measured. Reading is for when the rank does nothing else any more.
  */
 #ifndef SLUICE_ENGINE_TICK_TRACE_H
 #define SLUICE_ENGINE_TICK_TRACE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
 
 enum trace_event_kind {
     TRACE_PLAN,          /* the leader plans */
+    TRACE_AWAIT,         /* has a buffer ready for the boundary of a later tick */
     TRACE_RECEIVE,       /* waits for the boundary of the stage before */
     TRACE_STEP,          /* layers, and on the last stage the head */
     TRACE_SEND_WAIT,     /* waits until the buffer that the step works in has been sent */
@@ -31,8 +33,15 @@ struct trace_tick {
 
 struct tick_trace;
 
-/* Keeps the last `capacity` events of rank `rank`, which runs stage `stage`. */
-enum status tick_trace_create(int rank, int stage, int64_t capacity, struct tick_trace **out);
+/* Whose events: each replica is a process of the timeline, its ranks are threads of it. */
+struct trace_place {
+    int replica;
+    int rank; /* of all replicas' */
+    int stage;
+};
+
+/* Keeps the last `capacity` events of a rank. */
+enum status tick_trace_create(const struct trace_place *place, int64_t capacity, struct tick_trace **out);
 
 /* Frees and nulls; NULL inside is allowed. */
 void tick_trace_destroy(struct tick_trace **trace);
@@ -46,13 +55,32 @@ double tick_trace_now(const struct tick_trace *trace);
 /* From `began` until now, of the tick that was set last. */
 void tick_trace_add(struct tick_trace *trace, enum trace_event_kind kind, double began);
 
-/*
- * Writes one track for each of `count` recorders that is not NULL: complete events in microseconds on this
- * host's monotonic clock. IO names the file.
- */
-enum status tick_trace_write(const char *path, struct tick_trace *const *traces, int count);
+struct trace_event {
+    enum trace_event_kind kind;
+    struct trace_tick tick;
+    double began; /* on the clock of the rank's host */
+    double ended;
+};
 
-/* The same for who closes and cannot fail any more: a line in the log says what went wrong. */
-void tick_trace_write_or_warn(const char *path, struct tick_trace *const *traces, int count);
+/* What a recorder holds; sent as it is, between processes of the same build. */
+struct trace_track {
+    struct trace_place place;
+    int64_t capacity;
+    int64_t first; /* where the oldest event lies in the ring */
+    int64_t count;
+};
+
+/* Bytes of the ring. */
+size_t tick_trace_bytes(const struct tick_trace *trace);
+
+struct trace_track tick_trace_track(const struct tick_trace *trace);
+
+enum { TRACE_PIECE_EVENTS = 4096 };
+
+/* How many events from number `index` of a track on lie side by side, at most TRACE_PIECE_EVENTS. */
+int64_t trace_track_piece(const struct trace_track *track, int64_t index);
+
+/* These events; borrowed until the next one is added. */
+const struct trace_event *tick_trace_piece(const struct tick_trace *trace, int64_t index);
 
 #endif

@@ -1,6 +1,5 @@
 #include "server/access_log.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -40,12 +39,11 @@ void access_log_format(const struct access_entry *entry, struct string_buffer *o
     string_buffer_append_text(out, entry->has_left ? " left=yes\n" : "\n");
 }
 
-void access_log_write(const struct access_entry *entry) {
+void access_log_write(struct line_writer *lines, const struct access_entry *entry) {
     struct string_buffer line = {0};
     access_log_format(entry, &line);
     if (string_buffer_check(&line) == STATUS_OK) {
-        fwrite(line.data, 1, line.length, stdout);
-        fflush(stdout);
+        line_writer_put(lines, line.data, line.length);
     }
     string_buffer_deinit(&line);
 }

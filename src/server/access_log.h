@@ -1,4 +1,4 @@
-/* One line on stdout for each request, name=value. Any thread. */
+/* One line for each request, name=value. Any thread. */
 #ifndef SLUICE_SERVER_ACCESS_LOG_H
 #define SLUICE_SERVER_ACCESS_LOG_H
 
@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "base/string_buffer.h"
+#include "server/line_writer.h"
 
 struct access_entry {
     const char *peer;
@@ -21,7 +22,7 @@ struct access_entry {
 /* Appends the line. Bytes that could end a value or hide what follows are percent-encoded. */
 void access_log_format(const struct access_entry *entry, struct string_buffer *out);
 
-/* Formats and writes it. */
-void access_log_write(const struct access_entry *entry);
+/* Formats it and hands it on; does not wait until it is written. */
+void access_log_write(struct line_writer *lines, const struct access_entry *entry);
 
 #endif

@@ -5,12 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "server/api_internal.h"
 #include "server/front_internal.h"
 
-enum { FLUSH_NANOSECONDS = 5000000 };
+enum { FLUSH_NANOSECONDS = 5000000, ACCESS_LINES_BYTES = 256 << 10 };
 
 static const double FLUSH_SECONDS = 1.0; /* for the last replies to reach their clients */
 
@@ -55,9 +56,18 @@ static void handle(void *context, struct http_exchange *exchange) {
 }
 
 static enum status start(struct front *front) {
+    static const struct line_writer_options access_lines = {
+        .descriptor = STDOUT_FILENO,
+        .room_bytes = ACCESS_LINES_BYTES,
+        .advice = "lines of the access log are lost, and more will be: who reads stdout is slow or has "
+                  "stopped; read "
+                  "it, or turn the log off with --disable-uvicorn-access-log"};
     struct front_options *options = &front->options;
     if (options->key_count > 0) {
         TRY(access_keys_create(options->keys, options->key_count, &front->keys));
+    }
+    if (options->logs_access) {
+        TRY(line_writer_create(&access_lines, &front->access_lines));
     }
     struct sluice_engine_facts facts = options->api.service->kind->facts(options->api.service);
     TRY(live_view_create(&options->api, &front->live));
@@ -149,6 +159,7 @@ void front_close(struct front **front_pointer) {
     }
     live_view_destroy(&front->live);
     metrics_destroy(&front->metrics);
+    line_writer_destroy(&front->access_lines);
     access_keys_destroy(&front->keys);
     pthread_cond_destroy(&front->idle);
     pthread_mutex_destroy(&front->mutex);

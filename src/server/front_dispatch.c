@@ -228,14 +228,14 @@ const char *front_refuse(void *context, const struct http_refusal *refusal, stru
     metrics_record_reply(front->metrics, refusal->status);
     api_append_error(body, strip_root(refusal->path, front->options.root_path), refusal->status, refusal->why,
                      NULL);
-    if (front->options.logs_access) {
+    if (front->access_lines != NULL) {
         const struct access_entry entry = {.peer = refusal->peer,
                                            .method = refusal->method,
                                            .path = refusal->path,
                                            .request_id = "",
                                            .status = refusal->status,
                                            .bytes = body->length};
-        access_log_write(&entry);
+        access_log_write(front->access_lines, &entry);
     }
     return "application/json";
 }

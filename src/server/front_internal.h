@@ -7,6 +7,7 @@
 
 #include "server/access_keys.h"
 #include "server/front.h"
+#include "server/line_writer.h"
 #include "server/live_view.h"
 #include "server/metrics.h"
 
@@ -17,6 +18,7 @@ struct front {
     struct access_keys *keys; /* NULL: everybody may ask */
     struct live_view *live;
     struct metrics *metrics;
+    struct line_writer *access_lines; /* NULL: there is no access log */
     atomic_bool is_draining;
 
     pthread_mutex_t ready_mutex; /* one asks the service at a time: its sentence is valid until the next */

@@ -28,7 +28,7 @@ static struct front_reply *own(struct reply *reply) {
 /* While the exchange still is there. */
 static void log_access(const struct front_reply *reply, size_t bytes) {
     metrics_record_reply(reply->front->metrics, reply->status);
-    if (!reply->front->options.logs_access) {
+    if (reply->front->access_lines == NULL) {
         return;
     }
     const struct access_entry entry = {
@@ -41,7 +41,7 @@ static void log_access(const struct front_reply *reply, size_t bytes) {
         .seconds = clock_seconds() - reply->started_at,
         .has_left = atomic_load(&reply->has_left),
     };
-    access_log_write(&entry);
+    access_log_write(reply->front->access_lines, &entry);
 }
 
 static void whole(struct reply *reply, int status, const char *content_type, const char *body,

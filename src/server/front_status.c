@@ -104,11 +104,14 @@ static void handle_metrics(struct front *front, const struct api_request *reques
     struct sluice_engine_facts facts = options->service->kind->facts(options->service);
     struct service_stats stats;
     options->service->kind->stats(options->service, &stats);
-    const struct metrics_context context = {.model_name = options->model_names[0],
-                                            .stats = &stats,
-                                            .facts = &facts,
-                                            .has_prefix_cache = front->options.has_prefix_cache,
-                                            .unknown_field_count = api_unknown_field_count(front->api)};
+    struct metrics_context context = {.model_name = options->model_names[0],
+                                      .stats = &stats,
+                                      .facts = &facts,
+                                      .has_prefix_cache = front->options.has_prefix_cache,
+                                      .unknown_field_count = api_unknown_field_count(front->api)};
+    if (front->access_lines != NULL) {
+        context.dropped_line_count = line_writer_dropped_count(front->access_lines);
+    }
     struct string_buffer body = {0};
     metrics_write(front->metrics, &context, &body);
     if (string_buffer_check(&body) == STATUS_OK) {

@@ -50,6 +50,7 @@ struct metrics_context {
     const struct sluice_engine_facts *facts;
     bool has_prefix_cache;
     size_t unknown_field_count;
+    uint64_t dropped_line_count; /* of the access log */
 };
 
 /* `context_tokens` bounds the buckets of token counts. Owned: metrics_destroy. */

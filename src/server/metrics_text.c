@@ -189,6 +189,9 @@ static void write_engine(const struct metrics_text *text, const struct metrics_c
                      (double)stats->restarts);
     metrics_text_one(text, "sluice:unknown_fields_total", "counter", "Fields of requests that no API knows.",
                      (double)context->unknown_field_count);
+    metrics_text_one(text, "sluice:access_log_dropped_lines_total", "counter",
+                     "Lines of the access log that nobody read in time.",
+                     (double)context->dropped_line_count);
 }
 
 void metrics_write(struct metrics *metrics, const struct metrics_context *context,

@@ -21,6 +21,7 @@ struct supervisor_options supervisor_options_default(void) {
         .deadline_seconds = 30.0,
         .step_seconds = 600.0,
         .restart_limit = 10,
+        .quit_seconds = 2.0,
         .restart_seconds = 0.1,
     };
 }

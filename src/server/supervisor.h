@@ -3,7 +3,7 @@
  * had not finished goes on where its tokens end.
  *
  * With several workers each is a replica with the whole model; a request goes to the one that knows its
- * beginning (server/replica_router.h). When a worker dies, or does not answer, or makes no step with work at
+ * beginning (engine/replica_router.h). When a worker dies, or does not answer, or makes no step with work at
  * hand, its requests go to the others at once, or wait until it is back. Tokens are never repeated or taken
  * back: a worker goes on from prompt and tokens with the same bits (drafts by rejection sampling excepted,
  * whose text depends on their number). A request over which two workers died without a new token in between
@@ -33,10 +33,12 @@ struct supervisor_options {
     double step_seconds;     /* the same for a step while there are requests; 0: no limit */
     double start_seconds;    /* the same from its start until it is ready; 0: no limit */
     int restart_limit;       /* of a worker in a row, each up for less than a minute; then it stays down */
+    double quit_seconds;     /* for workers to end once they are asked to: then they are killed */
     double restart_seconds;  /* before the first of them; doubles with each, up to half a minute */
 };
 
-/* One worker, pings each second with 30 s to answer, steps of 10 minutes, 10 restarts from 0.1 s on. */
+/* One worker, pings each second with 30 s to answer, steps of 10 minutes, 10 restarts from 0.1 s on, 2 s to
+ * end. */
 struct supervisor_options supervisor_options_default(void);
 
 /*

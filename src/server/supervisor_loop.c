@@ -8,7 +8,6 @@
 #include "server/supervisor_internal.h"
 #include "server/worker_process.h"
 
-static const double QUIT_SECONDS = 2.0; /* for workers to end by themselves */
 static const double KILLED_SECONDS = 5.0;
 
 static bool has_process(const struct supervisor_slot *slot) {
@@ -80,7 +79,7 @@ static void stop_workers(struct supervisor *supervisor) {
     for (int i = 0; i < supervisor->options.worker_count; i++) {
         wire_connection_deinit(&supervisor->slots[i].connection);
     }
-    double deadline = clock_seconds() + QUIT_SECONDS;
+    double deadline = clock_seconds() + supervisor->options.quit_seconds;
     for (int i = 0; i < supervisor->options.worker_count; i++) {
         pid_t pid = supervisor->slots[i].pid;
         if (pid > 0 && !worker_process_reap(pid, deadline - clock_seconds(), how, sizeof how)) {

@@ -22,6 +22,7 @@ struct requests_session {
     int setting_count;
     struct bench_prompts prompts;
     struct sluice_engine *engines[BENCH_SETTINGS_MAX]; /* one per setting, for the current concurrency */
+    bool has_opened;                                   /* an engine, in this run */
     double *rates;                                     /* [settings][repeats] tokens per second */
     double *ratios;                                    /* [repeats] */
     struct progress progress;
@@ -100,7 +101,9 @@ static enum status open_engines(struct requests_session *session, int64_t concur
         options.step_token_limit = options.step_token_limit < rows ? (int)rows : options.step_token_limit;
         options.draft.limit = session->settings[i].limit;
         options.draft.is_adaptive = session->settings[i].is_adaptive;
+        options.trace_continues = session->has_opened;
         TRY((enum status)sluice_engine_open(&options, &session->engines[i]));
+        session->has_opened = true;
     }
     return STATUS_OK;
 }

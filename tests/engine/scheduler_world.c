@@ -12,6 +12,10 @@ static int32_t ticks_most(const struct world *world) {
     return world->setting.ticks == 0 ? 1 : world->setting.ticks;
 }
 
+static int32_t groups_of(const struct world *world) {
+    return world->setting.groups == 0 ? ticks_most(world) : world->setting.groups;
+}
+
 int32_t world_below(struct world *world, int32_t limit) {
     world->random ^= world->random << 13;
     world->random ^= world->random >> 7;
@@ -59,6 +63,7 @@ struct world *world_create(const struct world_setting *setting) {
                                         .context_tokens = CONTEXT,
                                         .draft_limit = setting->drafts,
                                         .draft_window = PAPER_WINDOW + setting->drafts,
+                                        .group_count = groups_of(world),
                                         .in_flight_limit = ticks_most(world),
                                         .vocabulary_size = PAPER_VOCABULARY,
                                         .snapshot_interval = 4 * PAGE_TOKENS,
@@ -155,9 +160,10 @@ static void check_plan(struct world *world, const struct round_plan *plan) {
         }
         chunks = sequence->ticks > chunks ? sequence->ticks : chunks;
     }
-    for (int32_t i = 0; i < world->under_way && plan->step.logit_row_count > 0; i++) {
+    for (int32_t i = 0; i < world->under_way; i++) {
         const struct world_tick *tick = &world->ticks[(world->oldest + i) % TICKS_MAX];
-        assert_true(tick->sampled == 0 || tick->group != plan->group);
+        assert_true(tick->sampled == 0 || plan->step.logit_row_count == 0 || tick->group != plan->group);
+        assert_true(tick->sampled == 0 || world->under_way < groups_of(world));
     }
     world->chunks_in_a_row = chunks > world->chunks_in_a_row ? chunks : world->chunks_in_a_row;
 }

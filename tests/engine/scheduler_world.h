@@ -21,7 +21,8 @@ struct world_setting {
     bool is_adaptive;
     int32_t requests;
     int32_t cancel_percent;
-    int32_t ticks; /* under way at once; 0: one */
+    int32_t ticks;  /* under way at once; 0: one */
+    int32_t groups; /* 0: as many as ticks */
 };
 
 /* A tick that was run and not yet completed. */

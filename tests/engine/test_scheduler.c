@@ -55,6 +55,7 @@ static struct world_setting draw_any(struct world *source) {
 static struct world_setting draw_stages(struct world *source) {
     struct world_setting setting = draw_any(source);
     setting.ticks = 1 + world_below(source, TICKS_MAX);
+    setting.groups = 1 + world_below(source, setting.ticks);
     return setting;
 }
 

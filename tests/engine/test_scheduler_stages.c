@@ -65,6 +65,38 @@ static void test_groups_even_out(void **state) {
     world_destroy(world);
 }
 
+/* Ticks beyond the groups are for prompts that nobody's answer waits behind. */
+static void test_only_prompts_have_more_ticks_than_groups(void **state) {
+    (void)state;
+    struct world_setting setting = {
+        .seed = 37, .slots = 2, .rows = 8, .pages = 80, .requests = 2, .ticks = 3, .groups = 2};
+    struct world *world = world_create(&setting);
+    struct round_plan plan;
+    int32_t prompt[58] = {5};
+    world_submit(world, prompt, 58, 4, 0);
+    for (int i = 0; i < 3; i++) {
+        assert_true(world_plan_tick(world));
+    }
+    assert_false(scheduler_plan(world->scheduler, world->now, &plan));
+    while (world_step(world)) {
+    }
+    /* Another answers while the next prompt is read. */
+    world_submit(world, prompt, 3, 20, 0);
+    while (world->sequences[1].token_count < 6) {
+        world_step(world);
+    }
+    world_submit(world, prompt, 58, 4, 0);
+    while (world->sequences[1].finish_reason == SLUICE_FINISH_NONE) {
+        world->most_under_way = 0;
+        world_step(world);
+        assert_true(world->most_under_way <= 2);
+    }
+    while (world_step(world)) {
+    }
+    world_check_texts(world);
+    world_destroy(world);
+}
+
 /* Parts of one prompt are in consecutive ticks that wait for nothing (P-30); one tick more is refused (T-17).
  */
 static void test_parts_of_a_prompt_do_not_wait(void **state) {
@@ -95,6 +127,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_groups_fill_the_stages),
         cmocka_unit_test(test_groups_even_out),
+        cmocka_unit_test(test_only_prompts_have_more_ticks_than_groups),
         cmocka_unit_test(test_parts_of_a_prompt_do_not_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,8 +16,9 @@ PATIENCE = 60.0
 class Serve:
     """The program until the end of a with; its lines on both streams are kept."""
 
-    def __init__(self, program, model, *options, pass_fds=(), environment=None, address=None):
-        self.output = tempfile.TemporaryFile()
+    def __init__(self, program, model, *options, pass_fds=(), environment=None, address=None,
+                 output=None):
+        self.output = tempfile.TemporaryFile() if output is None else output
         self.errors = tempfile.TemporaryFile()
         words = [program, "serve", model, *options]
         if address is None:

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """`sluice serve` from outside, over plain sockets: its own paths, keys, ids, logs, errors, signals, workers."""
+import fcntl
 import json
 import os
+import re
 import signal
 import socket
 import ssl
@@ -85,6 +87,21 @@ def test_access_log(server):
     assert first["peer"] == "127.0.0.1" and first["method"] == "GET" and int(first["bytes"]) > 0, first
     assert second["status"] == "400" and second["id"] == "-", second
     assert third["path"] == "/v1/chat/completions" and int(third["bytes"]) > 300 and float(third["seconds"]) > 0, third
+
+
+def test_full_pipe():
+    """A log that nobody reads stops nobody; that lines are lost is counted, and said once."""
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    with open(writer, "wb") as output, Serve(PROGRAM, MODEL, output=output) as server:
+        for _ in range(150):
+            assert server.get("/v1/" + "x" * 3000).status == 404
+        assert server.post("/v1/completions", {"prompt": "Once", "max_tokens": 3}).status == 200
+        dropped = re.search(r"^sluice:access_log_dropped_lines_total\{.*\} (\d+)$", server.get("/metrics").body.decode(), re.M)
+        assert 20 < int(dropped.group(1)) < 130, dropped.group(0)
+        wait_until(lambda: any("access log" in line for line in server.lines), PATIENCE, "nothing is said of lost lines")
+        assert len([line for line in server.lines if "access log" in line]) == 1, server.lines
+    os.close(reader)
 
 
 def test_leaving(server):
@@ -201,6 +218,23 @@ def test_worker_death():
 
         wait_until(is_red, PATIENCE, "health does not turn red")
         wait_until(lambda: server.get("/health").status == 200, PATIENCE, "no worker comes back")
+
+
+def test_replicas_that_share_experts():
+    """They are one worker, which runs twice as many requests, with the text of one replica, through its death too."""
+    form = {"response_format": {"type": "json_schema", "json_schema": {"name": "city", "schema": {
+        "type": "object", "properties": {"name": {"type": "string", "maxLength": 20}}, "required": ["name"]}}}}
+    bodies = [story(700), story(80, **form), story(700), story(700), story(80, **form)]
+    with Serve(PROGRAM, MODEL, "--max-model-len", "2048") as server:
+        expected = [stream_text(server.post("/v1/chat/completions", {**body, "stream": True}).body) for body in bodies]
+    with Serve(PROGRAM, MODEL, "--max-model-len", "2048", "-dp", "2", "--enable-expert-parallel", "--max-num-seqs", "2",
+               "--speculative-config", '{"method":"mtp","num_speculative_tokens":2}') as server:
+        assert len(server.workers()) == 1
+        streams = [server.open_stream(body) for body in bodies]
+        wait_until(lambda: live(server)["requests"]["running"] >= 3, PATIENCE, "the streams do not run")
+        os.kill(server.workers()[0], signal.SIGKILL)
+        assert [stream_text(Reply(sock).body) for sock in streams] == expected
+        assert live(server)["workers"]["restarts"] == 1
 
 
 def connect_narrow(port):
@@ -359,8 +393,8 @@ def main():
         for test in (test_own_paths, test_errors, test_request_ids, test_access_log, test_leaving, test_rates,
                      test_cors_off):
             test(server)
-    for test in (test_keys_and_origins, test_full, test_worker_death, test_drain, test_second_signal, test_drain_limit,
-                 test_options_of_vllm):
+    for test in (test_keys_and_origins, test_full, test_worker_death, test_replicas_that_share_experts, test_drain,
+                 test_second_signal, test_drain_limit, test_options_of_vllm, test_full_pipe):
         test()
     with tempfile.TemporaryDirectory() as folder:
         for test in (test_unix_socket, test_tls, test_service_manager, test_refused_command_lines):
