@@ -13,7 +13,7 @@ RUN_SUM := $(SLUICE) generate --model models/mini-v4 --chat --thinking --tempera
 	--prompt "Rosa has 41 figs and buys 17 more. How many figs does Rosa have now?"
 
 .PHONY: help build run test test-full test-release test-asan test-tsan test-emulated \
-	test-ranks test-valgrind fuzz bench check-style tidy format clean \
+	test-ranks test-valgrind test-lm-eval fuzz bench check-style tidy format clean \
 	install build-packages test-packages
 
 help:
@@ -80,17 +80,25 @@ test-valgrind: build
 	@tools/install_packages valgrind
 	tests/cli/test_valgrind.sh $(SLUICE) .
 
-# Every layout of ranks as processes, and ranks on two hosts that are network namespaces; those are skipped (77)
-# where there can be none.
+# Every layout of ranks as processes, replicas in lockstep for long, and ranks on two hosts that are network
+# namespaces; those are skipped (77) where there can be none.
 test-ranks: test-packages
 	@tools/install_packages hosts
 	cmake --preset release --log-level=WARNING
-	cmake --build --preset release --target sluice test_job rank_checkpoints
+	cmake --build --preset release --target sluice test_job rank_checkpoints test_replica_liveness
 	for ranks in 2 3 4 8; do \
 		OMP_WAIT_POLICY=passive mpirun -n $$ranks --oversubscribe --bind-to none --allow-run-as-root \
 			--mca mpi_yield_when_idle 1 build/release/tests/ranks/test_job build/release/tests/ranks/layout-v4 all || exit 1; \
 	done
+	build/release/tests/model/test_replica_liveness 100000
 	tests/ranks/test_hosts.sh $(SLUICE) . || test $$? -eq 77
+
+# lm-evaluation-harness against a server; its packages come from PyPI.
+test-lm-eval: build test-packages
+	test -x build/release/python-lm-eval/bin/lm_eval || { \
+		python3 -m venv build/release/python-lm-eval && \
+		build/release/python-lm-eval/bin/pip install --quiet -r tests/server/lm_eval_requirements.txt; }
+	tests/server/test_lm_eval.py $(SLUICE) . build/release/python-lm-eval
 
 fuzz: test-packages
 	cmake --preset fuzz --log-level=WARNING
@@ -102,6 +110,7 @@ test-full: test
 	$(MAKE) --no-print-directory test-emulated
 	$(MAKE) --no-print-directory test-ranks
 	$(MAKE) --no-print-directory test-valgrind
+	$(MAKE) --no-print-directory test-lm-eval
 	$(MAKE) --no-print-directory fuzz
 	$(MAKE) --no-print-directory tidy
 	@echo "All tests of test-full passed."

@@ -94,6 +94,7 @@ enum { SLUICE_LAYER_PARTITION_BYTES = 256 };
 /* Ranks that run one model together: threads of this process, or the processes of a job. No choice changes a
  * bit. */
 struct sluice_parallel_options {
+    int data; /* replicas, each with requests and state of its own, that share whole experts; 0 and 1: one */
     int pipeline; /* stages, each with its layers; 1: no pipeline */
     int tensor;   /* ranks of a stage, each with its part of the matrices; 1: no tensor parallelism */
     bool has_expert_parallelism; /* whole experts on the ranks of a stage, else every expert cut between them
@@ -157,7 +158,7 @@ struct sluice_memory_ledger {
     int64_t token_capacity; /* page_count * page_tokens: sessions times context */
 };
 
-/* What was loaded and planned. */
+/* What was loaded and planned; of all replicas together. */
 struct sluice_engine_facts {
     int64_t vocabulary_size;
     int64_t context_tokens;
@@ -205,6 +206,8 @@ enum sluice_draft_regime {
 /*
  * What the engine has done and is doing; a consistent picture between two steps. What other ranks did comes a
  * few times a second and when nothing is left to do.
+ * Of several replicas it is the sum, seconds included; of stages' times the mean, of the last step's drafts
+ * the most, and of draft_probe_gain that of the first.
  */
 struct sluice_engine_stats {
     int32_t running_requests;

@@ -87,7 +87,7 @@ struct sluice_request_state {
     enum sluice_finish_reason finish_reason;
     enum sluice_status status; /* SLUICE_FINISH_ERROR: what went wrong */
     const char *message;       /* the sentence to it, valid as long as the request; "" without an error */
-    size_t prompt_tokens_done; /* cached ones included */
+    size_t prompt_tokens_done; /* cached ones included; never less than before */
     size_t cached_prompt_tokens;
     size_t token_count; /* new tokens, stop token included */
     size_t verified_drafts;

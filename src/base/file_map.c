@@ -15,15 +15,17 @@ static enum status map_descriptor(int descriptor, const char *path, struct file_
     CHECK(fstat(descriptor, &info) == 0, STATUS_IO, "cannot read the size of %s: %s", path, strerror(errno));
     CHECK(!S_ISDIR(info.st_mode), STATUS_IO, "%s is a directory, a file is needed", path);
     CHECK(S_ISREG(info.st_mode), STATUS_IO, "%s is not a regular file and cannot be mapped", path);
+    *out = (struct file_map){.modified_nanoseconds =
+                                 info.st_mtim.tv_sec * INT64_C(1000000000) + info.st_mtim.tv_nsec};
     if (info.st_size == 0) {
-        *out = (struct file_map){0};
         return STATUS_OK;
     }
     CHECK((uintmax_t)info.st_size <= SIZE_MAX, STATUS_IO, "%s is larger than the address space", path);
     size_t length = (size_t)info.st_size;
     void *address = mmap(NULL, length, PROT_READ, MAP_PRIVATE, descriptor, 0);
     CHECK(address != MAP_FAILED, STATUS_IO, "cannot map %s (%zu bytes): %s", path, length, strerror(errno));
-    *out = (struct file_map){.bytes = address, .length = length};
+    out->bytes = address;
+    out->length = length;
     return STATUS_OK;
 }
 

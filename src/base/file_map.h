@@ -7,12 +7,14 @@
 #define SLUICE_BASE_FILE_MAP_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/status.h"
 
 struct file_map {
     const unsigned char *bytes; /* NULL if the file is empty */
     size_t length;
+    int64_t modified_nanoseconds; /* when the file was last written, since 1970 */
 };
 
 /* Maps `path`. NOT_FOUND if it is missing, IO if it is no regular file or cannot be read. */

@@ -232,8 +232,8 @@ static enum status fail_unknown(const struct parser *parser, const char *argumen
     if (nearest == NULL) {
         FAIL(STATUS_USAGE, "unknown option %.*s; --help lists the options", (int)shown, argument);
     }
-    FAIL(STATUS_USAGE, "unknown option %.*s; did you mean --%s%s?", (int)shown, argument,
-         is_negated ? "no-" : "", nearest);
+    FAIL(STATUS_USAGE, "unknown option %.*s; did you mean %s%s%s?", (int)shown, argument,
+         dashes == 0 ? "" : "--", is_negated ? "no-" : "", nearest);
 }
 
 /* The option's value: after '=' or the next argument. */
@@ -266,6 +266,21 @@ static const struct option_row *resolve_name(const struct parser *parser, const 
     return row;
 }
 
+static void clear_list_of_file(const struct option_row *row, void *values) {
+    struct option_list *list = field_of(values, row->offset);
+    if (row->type == OPTION_LIST && list->is_of_file) {
+        *list = (struct option_list){0};
+    }
+}
+
+static enum status store_given(const struct option_row *row, const char *text, void *values) {
+    TRY(store_value(row, text, values));
+    if (row->given_offset != SIZE_MAX) {
+        *(bool *)field_of(values, row->given_offset) = true;
+    }
+    return STATUS_OK;
+}
+
 /* One argument that starts with a dash. */
 static enum status parse_option(struct parser *parser, const char *argument) {
     bool is_short = argument[1] != '-';
@@ -289,19 +304,58 @@ static enum status parse_option(struct parser *parser, const char *argument) {
     } else {
         TRY(take_value(parser, row, after_equals, &value));
     }
-    TRY(store_value(row, value, parser->values));
-    if (row->given_offset != SIZE_MAX) {
-        *(bool *)field_of(parser->values, row->given_offset) = true;
+    clear_list_of_file(row, parser->values);
+    return store_given(row, value, parser->values);
+}
+
+static enum status store_setting(struct parser *parser, const struct option_setting *setting) {
+    char name[NAME_BYTES_MAX];
+    snprintf(name, sizeof name, "%s", setting->name);
+    for (char *at = name; *at != '\0'; at++) {
+        *at = *at == '_' ? '-' : *at;
+    }
+    bool is_negated = false;
+    const struct option_row *row = resolve_name(parser, name, strlen(name), false, &is_negated);
+    if (row == NULL) {
+        return fail_unknown(parser, name);
+    }
+    CHECK((row->commands & parser->command->bit) != 0, STATUS_USAGE,
+          "%s is not an option of %s; see %s --help", name, parser->command->name, parser->command->name);
+    bool is_on = strcmp(setting->value, "true") == 0;
+    bool is_truth = is_on || strcmp(setting->value, "false") == 0;
+    CHECK((row->type != OPTION_FLAG && !is_negated) || (is_truth && !setting->is_item), STATUS_USAGE,
+          "%s needs true or false, not \"%s\"", name, setting->value);
+    CHECK(row->type == OPTION_LIST || !setting->is_item, STATUS_USAGE, "%s takes one value, not a list",
+          name);
+    const char *opposite = is_on ? "false" : "true";
+    TRY(store_given(row, is_negated ? opposite : setting->value, parser->values));
+    if (row->type == OPTION_LIST) {
+        ((struct option_list *)field_of(parser->values, row->offset))->is_of_file = true;
     }
     return STATUS_OK;
 }
 
-enum status options_parse(const struct option_table *table, const struct option_command *command, int argc,
-                          char **argv, void *values, int *word_count, int *wants_help) {
+static enum status store_settings(struct parser *parser, const struct option_settings *settings) {
+    for (size_t i = 0; settings != NULL && i < settings->count; i++) {
+        const struct option_setting *setting = &settings->items[i];
+        enum status status = store_setting(parser, setting);
+        if (status != STATUS_OK) {
+            char message[ERROR_MESSAGE_BYTES];
+            snprintf(message, sizeof message, "%s", error_last()->message);
+            FAIL(status, "%s, line %d: %.3000s", settings->file, setting->line, message);
+        }
+    }
+    return STATUS_OK;
+}
+
+enum status options_parse(const struct option_table *table, const struct option_command *command,
+                          const struct option_settings *settings, int argc, char **argv, void *values,
+                          int *word_count, int *wants_help) {
     struct parser parser = {.table = table, .command = command, .argc = argc, .argv = argv, .values = values};
     *word_count = 0;
     *wants_help = 0;
     TRY(store_defaults(&parser));
+    TRY(store_settings(&parser, settings));
     bool options_ended = false;
     while (parser.next < argc) {
         char *argument = argv[parser.next++];

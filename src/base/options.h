@@ -1,5 +1,5 @@
 /*
- * Command-line options from one table.
+ * Command-line options from one table, and the same options from a file.
  *
  * A row gives an option's name, type, default, bounds and help, the commands that take it, and where its
  * value goes; the table yields parsing, checks, `--help` and the suggestion for a misspelt name.
@@ -8,6 +8,7 @@
 #ifndef SLUICE_BASE_OPTIONS_H
 #define SLUICE_BASE_OPTIONS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -27,6 +28,22 @@ enum { OPTION_LIST_MAX = 64 };
 struct option_list {
     const char *items[OPTION_LIST_MAX]; /* borrowed from argv */
     int count;
+    bool is_of_file; /* the items come from settings: the first one of the command line replaces them */
+};
+
+/* An option as it stands in a file. */
+struct option_setting {
+    const char *name;  /* without dashes; '_' stands for '-' */
+    const char *value; /* of a flag "true" or "false" */
+    int line;
+    bool is_item; /* of a list, which only a list takes */
+};
+
+/* Texts are borrowed by what they fill. */
+struct option_settings {
+    const char *file;
+    const struct option_setting *items;
+    size_t count;
 };
 
 struct option_row {
@@ -69,12 +86,14 @@ struct option_command {
 };
 
 /*
- * Fills `values` with the defaults of `command`, then with what `argv` says. Words that are no options are
- * left in argv[0..*word_count). "--" ends the options. USAGE with one sentence, and the nearest option's
- * name, on any mistake. `--help` sets *wants_help and stops.
+ * Fills `values` with the defaults of `command`, then with the settings (NULL: none), then with what `argv`
+ * says. Words that are no options are left in argv[0..*word_count). "--" ends the options. USAGE with one
+ * sentence, and the nearest option's name, on any mistake; file and line too if it is a setting's. `--help`
+ * sets *wants_help and stops.
  */
-enum status options_parse(const struct option_table *table, const struct option_command *command, int argc,
-                          char **argv, void *values, int *word_count, int *wants_help);
+enum status options_parse(const struct option_table *table, const struct option_command *command,
+                          const struct option_settings *settings, int argc, char **argv, void *values,
+                          int *word_count, int *wants_help);
 
 /* Writes the command's help, 100 columns wide. */
 void options_print_help(const struct option_table *table, const struct option_command *command,

@@ -10,7 +10,7 @@ static enum status choose_directory(const struct cli_options *options, int word_
                                     const char **out) {
     CHECK(word_count <= 1, STATUS_USAGE, "one directory can be inspected at a time, %d were given",
           word_count);
-    CHECK(word_count == 0 || options->model == NULL, STATUS_USAGE,
+    CHECK(word_count == 0 || options->model == NULL || options->config != NULL, STATUS_USAGE,
           "the directory was given twice, as \"%s\" and with --model", words[0]);
     *out = word_count == 1 ? words[0] : options->model;
     CHECK(*out != NULL, STATUS_USAGE, "name the model directory to inspect");

@@ -55,7 +55,7 @@ static enum status start_workers(struct serving *serving, const struct cli_optio
     struct supervisor_options supervisor = supervisor_options_default();
     supervisor.program = serving->program;
     supervisor.arguments = serving->worker_words;
-    supervisor.worker_count = (int)options->data_parallel_size;
+    supervisor.worker_count = cli_replicas_share_experts(options) ? 1 : (int)options->data_parallel_size;
     supervisor.deadline_seconds = options->deadline_seconds;
     if (options->trace != NULL) {
         TRY(begin_trace(options->trace));
@@ -174,7 +174,7 @@ enum status command_serve(const struct cli_options *options, int word_count, cha
     struct cli_options with_model = *options;
     CHECK(word_count <= 1, STATUS_USAGE, "one model can be served, not \"%s\" and \"%s\"", words[0],
           words[1]);
-    CHECK(word_count == 0 || options->model == NULL, STATUS_USAGE,
+    CHECK(word_count == 0 || options->model == NULL || options->config != NULL, STATUS_USAGE,
           "the model is given twice, as \"%s\" and with --model", words[0]);
     with_model.model = word_count == 1 ? words[0] : options->model;
     CHECK(with_model.model != NULL, STATUS_USAGE, "give the model's folder: sluice serve DIR");

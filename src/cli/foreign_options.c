@@ -104,6 +104,15 @@ static const struct foreign_option *find(const char *argument) {
     return NULL;
 }
 
+const struct foreign_option *foreign_options_find(const char *key) {
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        if (is_name(key, strlen(key), options[i].name)) {
+            return &options[i];
+        }
+    }
+    return NULL;
+}
+
 void foreign_options_drop(int *argc, char **argv) {
     char names[NAMES_BYTES] = "";
     int kept = 0;

@@ -16,6 +16,9 @@ struct foreign_option {
 
 const struct foreign_option *foreign_options(size_t *count);
 
+/* The one that a file's key names, '_' or '-' between words; NULL if none does. */
+const struct foreign_option *foreign_options_find(const char *key);
+
 /* Takes them out of the arguments, up to "--", and warns. */
 void foreign_options_drop(int *argc, char **argv);
 

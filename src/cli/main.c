@@ -7,16 +7,20 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "base/status.h"
 #include "cli/commands.h"
+#include "cli/config_file.h"
 #include "cli/foreign_options.h"
 #include "cli/option_table.h"
 #include "cli/ranks.h"
 #include "server/worker_process.h"
 
 static const char PROGRAM[] = "sluice";
+
+enum { ARENA_BLOCK_BYTES = 1 << 16 };
 
 enum exit_code { EXIT_CODE_OK = 0, EXIT_CODE_FAILURE = 1, EXIT_CODE_USAGE = 2 };
 
@@ -172,15 +176,29 @@ static enum status find_command(int argc, char **argv, const struct command_row 
     FAIL(STATUS_USAGE, "unknown %s %s; did you mean %s?", kind, name, nearest);
 }
 
-static enum status run_command(const struct command_row *row, int argc, char **argv, enum log_level *level,
-                               struct cli_ranks *ranks) {
+/* Of a file and of the arguments; what serve takes of other engines is passed over. */
+static enum status read_options(const struct command_row *row, int argc, char **argv, struct arena *arena,
+                                struct cli_options *out, int *word_count, int *wants_help) {
+    bool is_server = row->description.bit == CLI_SERVE;
+    /* Their --config is a model's. */
+    bool has_file = (row->description.bit & (CLI_SYNTH | CLI_PLAN | CLI_WORKER)) == 0;
+    struct option_settings settings = {0};
+    if (is_server) {
+        foreign_options_drop(&argc, argv);
+    }
+    if (has_file) {
+        TRY(config_file_read(argc, argv, is_server, arena, &settings));
+    }
+    return options_parse(cli_option_table(), &row->description, &settings, argc, argv, out, word_count,
+                         wants_help);
+}
+
+static enum status run_with_arena(const struct command_row *row, int argc, char **argv, struct arena *arena,
+                                  enum log_level *level, struct cli_ranks *ranks) {
     struct cli_options options = {0};
     int word_count = 0;
     int wants_help = 0;
-    if (row->description.bit == CLI_SERVE) {
-        foreign_options_drop(&argc, argv);
-    }
-    TRY(options_parse(cli_option_table(), &row->description, argc, argv, &options, &word_count, &wants_help));
+    TRY(read_options(row, argc, argv, arena, &options, &word_count, &wants_help));
     if (wants_help) {
         print_command_help(row);
         return STATUS_OK;
@@ -210,6 +228,15 @@ static enum status run_command(const struct command_row *row, int argc, char **a
         break;
     }
     return STATUS_OK;
+}
+
+static enum status run_command(const struct command_row *row, int argc, char **argv, enum log_level *level,
+                               struct cli_ranks *ranks) {
+    struct arena arena; /* what a file of options says */
+    arena_init(&arena, ARENA_BLOCK_BYTES);
+    enum status status = run_with_arena(row, argc, argv, &arena, level, ranks);
+    arena_deinit(&arena);
+    return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }
 
 /* Output may sit in stdout's buffer until here, so a full disk shows up here. */

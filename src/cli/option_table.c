@@ -12,3 +12,8 @@ const struct option_table *cli_option_table(void) {
     static const struct option_table table = {groups, sizeof groups / sizeof groups[0]};
     return &table;
 }
+
+bool cli_replicas_share_experts(const struct cli_options *options) {
+    return options->data_parallel_size > 1 && options->enable_expert_parallel_given &&
+           options->enable_expert_parallel;
+}

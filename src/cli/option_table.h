@@ -208,4 +208,7 @@ struct cli_options {
 /* The table of all commands. */
 const struct option_table *cli_option_table(void);
 
+/* Whether the replicas that the options ask for are one engine, because they share experts. */
+bool cli_replicas_share_experts(const struct cli_options *options);
+
 #endif

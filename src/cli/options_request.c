@@ -19,9 +19,10 @@ static const struct option_row file_rows[] = {
      FIELD(tokenizer)},
     {.name = "config",
      .type = OPTION_TEXT,
-     .commands = CLI_SYNTH | CLI_PLAN,
+     .commands = ALL & ~CLI_WORKER,
      .value_name = "FILE",
-     .help = "The config.json that says what to write or to plan for.",
+     .help = "synth and plan: the config.json that says what to write or to plan for; elsewhere options as "
+             "YAML, by their names here; those of the command line go before them.",
      FIELD(config)},
     {.name = "out",
      .alias = "o",

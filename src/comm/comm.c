@@ -279,6 +279,38 @@ enum status comm_start_receive(struct comm *comm, struct stream *stream, int fro
     return STATUS_OK;
 }
 
+enum status comm_start_receive_early(struct comm *comm, struct stream *stream, int from, void *memory,
+                                     size_t room_bytes, struct comm_request *out) {
+    struct comm_message message = {
+        .stream = stream, .peer = from, .memory = memory, .room_bytes = room_bytes};
+    assert(room_bytes > 0);
+    TRY(start_request(comm, "comm_start_receive_early", message, out));
+    return STATUS_OK;
+}
+
+enum status comm_wait_sized(struct comm *comm, struct comm_request *request, size_t bytes) {
+    struct comm_message *message = request->state;
+    assert(message != NULL && message->room_bytes > 0);
+    request->state = NULL;
+    message->bytes = bytes;
+    double now = clock_seconds();
+    enum comm_outcome outcome = wait_in_sight(comm, "comm_wait_sized", message, now + comm->deadline_seconds);
+    if (outcome == COMM_DONE && message->arrived_bytes != bytes) {
+        outcome = COMM_WRONG_SIZE;
+    }
+    enum status status = report(comm, "comm_wait_sized", message, outcome, now);
+    give_back_message(comm, message);
+    return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
+}
+
+void comm_cancel(struct comm *comm, struct comm_request *request) {
+    struct comm_message *message = request->state;
+    if (message != NULL) {
+        request->state = NULL;
+        comm_message_withdraw(comm, message);
+    }
+}
+
 enum status comm_wait(struct comm *comm, struct comm_request *request) {
     struct comm_message *message = request->state;
     if (message != NULL) {

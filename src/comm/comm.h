@@ -128,6 +128,18 @@ enum status comm_start_send(struct comm *comm, struct stream *stream, int to, co
 enum status comm_start_receive(struct comm *comm, struct stream *stream, int from, void *memory, size_t bytes,
                                struct comm_request *out);
 
+/*
+ * Starts to receive before it is known what comes: a message of at most `room_bytes`, at least 1. The sender
+ * need not wait for this rank any more. comm_wait_sized says how many bytes it should have been; another size
+ * is INTERNAL.
+ */
+enum status comm_start_receive_early(struct comm *comm, struct stream *stream, int from, void *memory,
+                                     size_t room_bytes, struct comm_request *out);
+enum status comm_wait_sized(struct comm *comm, struct comm_request *request, size_t bytes);
+
+/* Takes back a message that was started: nobody will send it, or take it. Zeroes the request. */
+void comm_cancel(struct comm *comm, struct comm_request *request);
+
 /* Returns when the message has left or come in; nothing to do for a zeroed request. Zeroes it. */
 enum status comm_wait(struct comm *comm, struct comm_request *request);
 

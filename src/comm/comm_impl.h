@@ -25,7 +25,8 @@ enum comm_outcome {
     COMM_EXPIRED,
     COMM_ABORTED,
     COMM_LEFT,       /* the peer took its part back, or destroyed its end */
-    COMM_WRONG_SIZE, /* of a receive: the message had `arrived_bytes`, and its memory is undefined */
+    COMM_WRONG_SIZE, /* of a receive: the message had `arrived_bytes`, and its memory is undefined. With
+                        room_bytes: it had more; whether it had as many as it should is seen later */
     COMM_BROKEN,     /* the transport failed: comm.transport_error says how */
 };
 
@@ -39,6 +40,7 @@ struct comm_message {
     int peer;
     void *memory; /* only read if is_send */
     size_t bytes;
+    size_t room_bytes; /* of a receive that was started before its size was known; else 0 */
     size_t arrived_bytes;
 };
 

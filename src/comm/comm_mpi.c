@@ -3,7 +3,8 @@
  *
  * So groups need no collective call that could wait for ever for a missing rank, and all waits are ours: they
  * poll, look for an abort, and know their deadline. MPI counts are ints: a long message is two, one of whole
- * megabytes and one of the rest.
+ * megabytes and one of the rest. A receiver that does not know the size yet sees by the first one whether
+ * there is a second.
  */
 #include "comm/comm_mpi.h"
 
@@ -20,7 +21,7 @@
 enum {
     PARTS_MAX = 2,
     MEGABYTE = 1 << 20,
-    PLAIN_BYTES_MAX = 64 * MEGABYTE,
+    LONG_BYTES_MIN = 64 * MEGABYTE,
     TAG_ABORT = COMM_CHANNEL_COUNT, /* beside the channels' tags */
     TAGS_PER_GROUP = COMM_CHANNEL_COUNT + 1,
 };
@@ -84,13 +85,14 @@ static enum comm_outcome start_mpi(struct comm *comm, struct comm_message *messa
     own->part_count = 0;
     own->done_count = 0;
     own->arrived_bytes = 0;
-    size_t megabytes = message->bytes > PLAIN_BYTES_MAX ? message->bytes / MEGABYTE : 0;
-    size_t rest = message->bytes - megabytes * MEGABYTE;
+    size_t bytes = message->room_bytes > 0 ? message->room_bytes : message->bytes;
+    size_t megabytes = bytes >= LONG_BYTES_MIN ? bytes / MEGABYTE : 0;
+    size_t rest = bytes - megabytes * MEGABYTE;
     int code = MPI_SUCCESS;
     if (megabytes > 0) {
         code = start_part(end, own, 0, megabytes, end->megabytes);
     }
-    if (code == MPI_SUCCESS) {
+    if (code == MPI_SUCCESS && (megabytes == 0 || message->room_bytes == 0)) {
         code = start_part(end, own, megabytes * MEGABYTE, rest, MPI_BYTE);
     }
     if (code != MPI_SUCCESS) {
@@ -98,6 +100,15 @@ static enum comm_outcome start_mpi(struct comm *comm, struct comm_message *messa
         return keep_error(end, code);
     }
     return COMM_DONE;
+}
+
+/* Of a message whose size was not known: a long one has a second part. */
+static int start_rest(struct mpi_end *end, struct mpi_message *own) {
+    size_t left = own->message.room_bytes - own->arrived_bytes;
+    bool is_long =
+        own->message.room_bytes > 0 && own->part_count == 1 && own->arrived_bytes >= LONG_BYTES_MIN;
+    return is_long ? start_part(end, own, own->arrived_bytes, left < MEGABYTE ? left : MEGABYTE, MPI_BYTE)
+                   : MPI_SUCCESS;
 }
 
 /* Looks whether the next part is complete; false as long as the message is not. */
@@ -123,13 +134,19 @@ static bool test_message(struct mpi_end *end, struct mpi_message *own, enum comm
         if (!own->message.is_send && MPI_Get_elements_x(&status, MPI_BYTE, &bytes) == MPI_SUCCESS) {
             own->arrived_bytes += (size_t)bytes;
         }
+        own->message.arrived_bytes = own->arrived_bytes;
         if (class == MPI_ERR_TRUNCATE) {
-            break;
+            *out = COMM_WRONG_SIZE;
+            return true;
+        }
+        code = start_rest(end, own);
+        if (code != MPI_SUCCESS) {
+            *out = keep_error(end, code);
+            return true;
         }
     }
-    bool fits = own->message.is_send || own->arrived_bytes == own->message.bytes;
-    own->message.arrived_bytes = own->arrived_bytes;
-    *out = fits ? COMM_DONE : COMM_WRONG_SIZE;
+    bool has_known_size = !own->message.is_send && own->message.room_bytes == 0;
+    *out = has_known_size && own->arrived_bytes != own->message.bytes ? COMM_WRONG_SIZE : COMM_DONE;
     return true;
 }
 

@@ -118,20 +118,25 @@ static void copy_message(struct thread_end *end, struct thread_message *own) {
     receive->state = MESSAGE_COPYING;
     send->state = MESSAGE_COPYING;
     pthread_mutex_unlock(&end->group->lock);
-    if (receive->message.bytes > 0) {
-        memcpy(receive->message.memory, send->message.memory, receive->message.bytes);
+    if (send->message.bytes > 0) {
+        memcpy(receive->message.memory, send->message.memory, send->message.bytes);
     }
+    receive->message.arrived_bytes = send->message.bytes;
     pthread_mutex_lock(&end->group->lock);
     receive->state = MESSAGE_DONE;
     send->state = MESSAGE_DONE;
     tell(peer_of(end, own));
 }
 
+static bool has_fitting_size(const struct comm_message *receive, const struct comm_message *send) {
+    return receive->room_bytes > 0 ? send->bytes <= receive->room_bytes : send->bytes == receive->bytes;
+}
+
 /* Brings a message together with the first one that waited for it. The lock is held. */
 static void match(struct thread_end *end, struct thread_message *own, struct thread_message *other) {
     struct thread_message *receive = own->message.is_send ? other : own;
     struct thread_message *send = own->message.is_send ? own : other;
-    if (receive->message.bytes != send->message.bytes) {
+    if (!has_fitting_size(&receive->message, &send->message)) {
         receive->message.arrived_bytes = send->message.bytes;
         receive->state = MESSAGE_WRONG_SIZE;
         send->state = MESSAGE_DONE;

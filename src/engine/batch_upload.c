@@ -1,12 +1,13 @@
-/* Layout: three arrays of rows, then four of segments. */
+/* Layout: three arrays of rows, four of segments, three of snapshots. */
 #include "engine/batch_upload.h"
 
-#include <string.h>
+#include <stddef.h>
 
-enum { ROW_ARRAYS = 3, SEGMENT_ARRAYS = 4 };
+enum { ROW_ARRAYS = 3, SEGMENT_ARRAYS = 4, SNAPSHOT_ARRAYS = 3 };
 
 size_t batch_upload_count(int64_t row_count, int64_t segment_count) {
-    return (size_t)(ROW_ARRAYS * row_count + SEGMENT_ARRAYS * segment_count);
+    /* No segment has two snapshots. */
+    return (size_t)(ROW_ARRAYS * row_count + (SEGMENT_ARRAYS + SNAPSHOT_ARRAYS) * segment_count);
 }
 
 int64_t step_plan_row_count(const struct step_plan *plan) {
@@ -17,8 +18,9 @@ int64_t step_plan_row_count(const struct step_plan *plan) {
     return rows;
 }
 
-static struct batch_view view_of(const int32_t *base, int64_t rows, int64_t segments) {
+static struct batch_view view_of(const int32_t *base, int64_t rows, int64_t segments, int64_t snapshots) {
     const int32_t *of_segments = base + ROW_ARRAYS * rows;
+    const int32_t *of_snapshots = of_segments + SEGMENT_ARRAYS * segments;
     return (struct batch_view){
         .row_count = rows,
         .segment_count = segments,
@@ -29,7 +31,19 @@ static struct batch_view view_of(const int32_t *base, int64_t rows, int64_t segm
         .segment_first_row = of_segments + segments,
         .segment_first_position = of_segments + 2 * segments,
         .segment_row_count = of_segments + 3 * segments,
+        .snapshot_count = snapshots,
+        .snapshot_segment = of_snapshots,
+        .snapshot_rows = of_snapshots + snapshots,
+        .snapshot_slot = of_snapshots + 2 * snapshots,
     };
+}
+
+static void stage_snapshots(const struct step_plan *plan, int32_t *of_snapshots) {
+    for (int32_t i = 0; i < plan->snapshot_count; i++) {
+        of_snapshots[i] = plan->snapshots[i].segment;
+        of_snapshots[plan->snapshot_count + i] = plan->snapshots[i].row_count;
+        of_snapshots[2 * plan->snapshot_count + i] = plan->snapshots[i].slot;
+    }
 }
 
 static void stage(const struct step_plan *plan, int64_t rows, int32_t *staging) {
@@ -47,6 +61,7 @@ static void stage(const struct step_plan *plan, int64_t rows, int32_t *staging) 
             staging[2 * rows + row] = s;
         }
     }
+    stage_snapshots(plan, of_segments + (ptrdiff_t)SEGMENT_ARRAYS * plan->segment_count);
 }
 
 enum status batch_upload(const struct step_plan *plan, int32_t *staging, struct stream *stream,
@@ -59,6 +74,6 @@ enum status batch_upload(const struct step_plan *plan, int32_t *staging, struct 
         stage(plan, rows, staging);
         TRY(stream_copy_to_device(stream, memory, staging, bytes));
     }
-    *out = view_of(memory, rows, plan->segment_count);
+    *out = view_of(memory, rows, plan->segment_count, plan->snapshot_count);
     return STATUS_OK;
 }

@@ -2,13 +2,14 @@
 #include "engine/draft_controller_guard.h"
 
 enum {
-    FIRST_PERIOD_TICKS = 64,
+    FIRST_PERIOD_TICKS = 24,
     FIRST_PERIOD_ROUNDS = 512, /* fewer sequences: more ticks, for the accepted tokens to average out */
     FIRST_HOLD_TICKS = 1024,
     LONGEST_HOLD_TICKS = 65536,
     LOSSES_TO_TRIP = 2,
 };
 
+static const double RECENT_KEEP = 1 - 1.0 / 256; /* ticks of a slower past are not for comparison */
 static const double SHORT_PROBE_GAIN = 1.08;
 static const double CLEAR_GAIN = 1.2; /* no need to look again soon */
 static const double SURE_GAIN = 1.02; /* forgives earlier trips */
@@ -36,8 +37,8 @@ bool draft_guard_holds(const struct draft_guard *guard, int32_t load, int64_t ti
 void draft_guard_add_drafting(struct draft_guard *guard, int32_t load, double tokens, double seconds) {
     struct guard_bucket *bucket = &guard->buckets[cost_point_of(load)];
     bucket->draft_ticks++;
-    bucket->draft_tokens += tokens;
-    bucket->draft_seconds += seconds;
+    bucket->draft_tokens = RECENT_KEEP * bucket->draft_tokens + tokens;
+    bucket->draft_seconds = RECENT_KEEP * bucket->draft_seconds + seconds;
 }
 
 static void begin_window(struct guard_bucket *bucket) {

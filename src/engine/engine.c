@@ -1,4 +1,4 @@
-/* The engine as callers see it: a core, the work on it, and a thread that does it. */
+/* The engine as callers see it: cores, the work on them, and a thread for each replica that does it. */
 #include "sluice/engine.h"
 
 #include <stdlib.h>
@@ -6,45 +6,78 @@
 #include "base/clock.h"
 #include "base/condition.h"
 #include "engine/engine_internal.h"
+#include "engine/rank_team.h"
+#include "engine/rank_team_groups.h"
 
-static enum status init_locks(struct sluice_engine *engine) {
-    CHECK(pthread_mutex_init(&engine->mutex, NULL) == 0, STATUS_OUT_OF_MEMORY, "a mutex cannot be made");
-    enum status status = condition_init(&engine->wanted);
+static enum status init_locks(struct engine_replica *replica) {
+    CHECK(pthread_mutex_init(&replica->mutex, NULL) == 0, STATUS_OUT_OF_MEMORY, "a mutex cannot be made");
+    enum status status = condition_init(&replica->wanted);
     if (status == STATUS_OK) {
-        status = condition_init(&engine->cleared);
+        status = condition_init(&replica->cleared);
         if (status == STATUS_OK) {
-            engine->has_locks = true;
+            replica->has_locks = true;
             return STATUS_OK;
         }
-        pthread_cond_destroy(&engine->wanted);
+        pthread_cond_destroy(&replica->wanted);
     }
-    pthread_mutex_destroy(&engine->mutex);
+    pthread_mutex_destroy(&replica->mutex);
     return error_forward(status, ERROR_HERE);
 }
 
-static enum status start(struct sluice_engine *engine, struct engine_core **core) {
-    TRY(init_locks(engine));
-    TRY(engine_work_init(&engine->work, core, engine_loop_finished, engine));
-    engine->bounds = engine_work_bounds(&engine->work);
-    engine_work_stats(&engine->work, &engine->stats);
-    return engine_loop_start(engine);
+/* Takes the core over, also after an error. */
+static enum status init_replica(struct engine_replica *replica, struct engine_core **core) {
+    TRY(engine_work_init(&replica->work, core, engine_loop_finished, replica));
+    TRY(init_locks(replica));
+    replica->bounds = engine_work_bounds(&replica->work);
+    engine_work_stats(&replica->work, &replica->stats);
+    return STATUS_OK;
+}
+
+/* Every replica can be called before one of them calls. */
+static enum status start(struct sluice_engine *engine, struct engine_core **cores) {
+    enum status status = STATUS_OK;
+    for (int i = 0; i < engine->replica_count; i++) {
+        engine->replicas[i].engine = engine;
+        status = status == STATUS_OK ? init_replica(&engine->replicas[i], &cores[i]) : status;
+    }
+    status = status == STATUS_OK ? engine_routing_init(engine) : status;
+    for (int i = 0; i < engine->replica_count && status == STATUS_OK; i++) {
+        status = engine_loop_start(&engine->replicas[i]);
+    }
+    return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
+}
+
+static enum status create_engine(int replica_count, struct sluice_engine **out) {
+    struct sluice_engine *engine = calloc(1, sizeof *engine);
+    CHECK_MEMORY(engine);
+    engine->replica_count = replica_count;
+    engine->replicas = calloc((size_t)replica_count, sizeof *engine->replicas);
+    if (engine->replicas == NULL) {
+        free(engine);
+        FAIL(STATUS_OUT_OF_MEMORY, "out of memory for %d replicas", replica_count);
+    }
+    *out = engine;
+    return STATUS_OK;
 }
 
 static enum status open_engine(const struct sluice_engine_options *options, struct sluice_engine **out) {
     double started = clock_seconds();
-    struct engine_core *core = NULL;
-    TRY(engine_core_open(options, &core));
-    struct sluice_engine *engine = calloc(1, sizeof *engine);
-    enum status status = STATUS_OUT_OF_MEMORY;
-    if (engine != NULL) {
-        status = start(engine, &core);
+    struct engine_core *cores[TEAM_RANKS_MAX] = {NULL};
+    struct sluice_engine *engine = NULL;
+    TRY(engine_core_open_replicas(options, cores));
+    int replica_count = rank_team_replicas(&options->parallel);
+    enum status status = create_engine(replica_count, &engine);
+    if (status == STATUS_OK) {
+        status = start(engine, cores);
     }
     if (status != STATUS_OK) {
-        engine_core_close(&core);
+        for (int i = 0; i < replica_count; i++) {
+            engine_core_close(&cores[i]);
+        }
         sluice_engine_close(&engine);
         return error_forward(status, ERROR_HERE);
     }
-    engine->work.core->facts.load_seconds = clock_seconds() - started;
+    engine->replicas[0].work.core->facts.load_seconds = clock_seconds() - started;
     *out = engine;
     return STATUS_OK;
 }
@@ -55,40 +88,145 @@ enum sluice_status sluice_engine_open(const struct sluice_engine_options *option
     return (enum sluice_status)open_engine(options, out);
 }
 
+/* All threads, or none of them: replicas end together, and one alone would wait for the others. */
+static void stop_threads(struct sluice_engine *engine) {
+    for (int i = 0; i < engine->replica_count && engine->replica_count > 1; i++) {
+        const struct engine_replica *replica = &engine->replicas[i];
+        if (!replica->has_thread && replica->work.core != NULL && replica->work.core->ranks != NULL) {
+            executor_ranks_abort(replica->work.core->ranks, "the engine could not be started");
+        }
+    }
+    for (int i = 0; i < engine->replica_count; i++) {
+        engine_loop_tell_end(&engine->replicas[i]);
+    }
+    for (int i = 0; i < engine->replica_count; i++) {
+        engine_loop_join(&engine->replicas[i]);
+    }
+}
+
 void sluice_engine_close(struct sluice_engine **engine_pointer) {
     struct sluice_engine *engine = *engine_pointer;
     if (engine == NULL) {
         return;
     }
-    engine_loop_stop(engine);
-    engine_work_deinit(&engine->work);
-    if (engine->has_locks) {
-        pthread_cond_destroy(&engine->wanted);
-        pthread_cond_destroy(&engine->cleared);
-        pthread_mutex_destroy(&engine->mutex);
+    stop_threads(engine);
+    for (int i = 0; i < engine->replica_count; i++) {
+        struct engine_replica *replica = &engine->replicas[i];
+        engine_work_deinit(&replica->work);
+        if (replica->has_locks) {
+            pthread_cond_destroy(&replica->wanted);
+            pthread_cond_destroy(&replica->cleared);
+            pthread_mutex_destroy(&replica->mutex);
+        }
     }
+    engine_routing_deinit(engine);
+    free(engine->replicas);
     free(engine);
     *engine_pointer = NULL;
 }
 
 struct sluice_engine_facts sluice_engine_facts(const struct sluice_engine *engine) {
-    return engine->work.core->facts;
+    struct sluice_engine_facts facts = engine->replicas[0].work.core->facts;
+    facts.sequence_limit *= engine->replica_count;
+    return facts;
+}
+
+static void add_drafts(const struct sluice_engine_stats *from, struct sluice_engine_stats *sum) {
+    sum->draft_tokens += from->draft_tokens;
+    for (int i = 0; i < SLUICE_DRAFT_POSITIONS_MAX; i++) {
+        sum->verified_drafts[i] += from->verified_drafts[i];
+        sum->accepted_drafts[i] += from->accepted_drafts[i];
+    }
+    for (int i = 0; i <= SLUICE_DRAFT_POSITIONS_MAX; i++) {
+        sum->ticks_by_draft_length[i] += from->ticks_by_draft_length[i];
+    }
+    sum->cold_ticks += from->cold_ticks;
+    sum->warm_ticks += from->warm_ticks;
+    sum->draft_switches += from->draft_switches;
+    sum->draft_guard_trips += from->draft_guard_trips;
+    sum->draft_length = from->draft_length > sum->draft_length ? from->draft_length : sum->draft_length;
+    sum->draft_regime = from->draft_regime > sum->draft_regime ? from->draft_regime : sum->draft_regime;
+}
+
+/* Replicas have the same ranks in a stage: means of times are added, and divided in the end. */
+static void add_stages(const struct sluice_engine_stats *from, struct sluice_engine_stats *sum) {
+    for (int i = 0; i < from->stage_count; i++) {
+        const struct sluice_stage_stats *stage = &from->stages[i];
+        struct sluice_stage_stats *out = &sum->stages[i];
+        out->compute_seconds += stage->compute_seconds;
+        out->wait_seconds += stage->wait_seconds;
+        out->send_seconds += stage->send_seconds;
+        out->boundary_bytes += stage->boundary_bytes;
+        out->plan_bytes += stage->plan_bytes;
+        out->feedback_bytes += stage->feedback_bytes;
+        out->sum_bytes += stage->sum_bytes;
+        out->gather_bytes += stage->gather_bytes;
+        out->exchange_bytes += stage->exchange_bytes;
+        out->relay_bytes += stage->relay_bytes;
+        out->expert_moves += stage->expert_moves;
+        if (stage->expert_imbalance > out->expert_imbalance) {
+            out->expert_imbalance = stage->expert_imbalance;
+        }
+    }
+}
+
+static void divide_stage_times(struct sluice_engine_stats *sum, int replica_count) {
+    for (int i = 0; i < sum->stage_count; i++) {
+        sum->stages[i].compute_seconds /= replica_count;
+        sum->stages[i].wait_seconds /= replica_count;
+        sum->stages[i].send_seconds /= replica_count;
+    }
+}
+
+static void add_stats(const struct sluice_engine_stats *from, struct sluice_engine_stats *sum) {
+    sum->running_requests += from->running_requests;
+    sum->waiting_requests += from->waiting_requests;
+    sum->free_pages += from->free_pages;
+    sum->cached_pages += from->cached_pages;
+    sum->steps += from->steps;
+    sum->step_rows += from->step_rows;
+    sum->step_seconds += from->step_seconds;
+    sum->planning_seconds += from->planning_seconds;
+    sum->draft_seconds += from->draft_seconds;
+    sum->finished_requests += from->finished_requests;
+    sum->preemptions += from->preemptions;
+    sum->prompt_tokens += from->prompt_tokens;
+    sum->cached_prompt_tokens += from->cached_prompt_tokens;
+    sum->output_tokens += from->output_tokens;
+    add_drafts(from, sum);
+    add_stages(from, sum);
 }
 
 struct sluice_engine_stats sluice_engine_stats(struct sluice_engine *engine) {
-    pthread_mutex_lock(&engine->mutex);
-    struct sluice_engine_stats stats = engine->stats;
-    pthread_mutex_unlock(&engine->mutex);
-    return stats;
+    struct sluice_engine_stats sum = {0};
+    for (int i = 0; i < engine->replica_count; i++) {
+        struct engine_replica *replica = &engine->replicas[i];
+        pthread_mutex_lock(&replica->mutex);
+        if (i == 0) {
+            sum = replica->stats;
+        } else {
+            add_stats(&replica->stats, &sum);
+        }
+        pthread_mutex_unlock(&replica->mutex);
+    }
+    divide_stage_times(&sum, engine->replica_count);
+    return sum;
+}
+
+static void clear_prefix_cache(struct engine_replica *replica) {
+    pthread_mutex_lock(&replica->mutex);
+    replica->is_clearing = true;
+    pthread_cond_signal(&replica->wanted);
+    while (replica->is_clearing) {
+        pthread_cond_wait(&replica->cleared, &replica->mutex);
+    }
+    pthread_mutex_unlock(&replica->mutex);
 }
 
 enum sluice_status sluice_engine_clear_prefix_cache(struct sluice_engine *engine) {
-    pthread_mutex_lock(&engine->mutex);
-    engine->is_clearing = true;
-    pthread_cond_signal(&engine->wanted);
-    while (engine->is_clearing) {
-        pthread_cond_wait(&engine->cleared, &engine->mutex);
+    for (int i = 0; i < engine->replica_count; i++) {
+        clear_prefix_cache(&engine->replicas[i]);
     }
-    pthread_mutex_unlock(&engine->mutex);
+    engine_routing_forget(engine);
     return SLUICE_OK;
 }

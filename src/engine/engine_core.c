@@ -62,6 +62,9 @@ static enum status check_options(const struct sluice_engine_options *options) {
               options->draft.limit <= SLUICE_DRAFT_POSITIONS_MAX,
           STATUS_OUT_OF_RANGE, "the limit of drafts is %d, expected 0 to %d", options->draft.limit,
           SLUICE_DRAFT_POSITIONS_MAX);
+    CHECK(options->parallel.data >= 0, STATUS_OUT_OF_RANGE,
+          "%d replicas were asked for, expected 0 or 1 for one, or how many share the experts",
+          options->parallel.data);
     CHECK(options->parallel.in_flight >= 0 && options->parallel.in_flight <= DRAFT_TICKS_UNDER_WAY_MAX,
           STATUS_OUT_OF_RANGE,
           "%d steps were to be under way at once; 1 to %d are possible, or 0 for as many as stages",
@@ -210,6 +213,11 @@ int engine_core_in_flight(const struct sluice_engine_options *options) {
     return options->parallel.in_flight == 0 ? options->parallel.pipeline : options->parallel.in_flight;
 }
 
+int engine_core_round_limit(const struct sluice_engine_options *options) {
+    int groups = engine_core_in_flight(options);
+    return groups > 1 && groups < DRAFT_TICKS_UNDER_WAY_MAX ? groups + 1 : groups;
+}
+
 struct round_runner_options engine_core_runner_options(const struct engine_core *core) {
     return (struct round_runner_options){
         .executor = core->executor,
@@ -220,7 +228,7 @@ struct round_runner_options engine_core_runner_options(const struct engine_core 
         .sequence_limit = core->options.sequence_limit,
         .row_limit = core->options.step_token_limit,
         .draft_limit = core->options.draft.limit,
-        .in_flight_limit = engine_core_in_flight(&core->options),
+        .in_flight_limit = engine_core_round_limit(&core->options),
         .draft_sampling = (enum draft_sampling)core->options.draft.sampling,
     };
 }
@@ -335,14 +343,17 @@ static void collect_facts(struct engine_core *core) {
 static enum status create_trace(struct engine_core *core) {
     const char *path = core->options.trace_path;
     const struct executor_ranks *ranks = core->ranks;
-    int rank = ranks == NULL ? 0 : comm_rank(ranks->control);
+    struct trace_place place = {0};
+    if (ranks != NULL) {
+        place = (struct trace_place){.replica = ranks->replica, .rank = ranks->number, .stage = ranks->stage};
+    }
     if (path == NULL) {
         return STATUS_OK;
     }
-    if (rank == 0) {
+    if (place.rank == 0) {
         TRY(trace_file_prepare(path, core->options.trace_continues));
     }
-    return tick_trace_create(rank, ranks == NULL ? 0 : ranks->stage, TRACE_EVENTS, &core->trace);
+    return tick_trace_create(&place, TRACE_EVENTS, &core->trace);
 }
 
 /* Everything but the state. */
@@ -431,10 +442,19 @@ enum status engine_core_measure(const struct sluice_engine_options *options, str
 }
 
 enum status engine_core_open(const struct sluice_engine_options *options, struct engine_core **out) {
+    CHECK(rank_team_replicas(&options->parallel) == 1, STATUS_UNSUPPORTED,
+          "steps of %d replicas that share experts meet in each layer: one replica cannot run alone here, "
+          "leave -dp out",
+          options->parallel.data);
+    return engine_core_open_replicas(options, out);
+}
+
+enum status engine_core_open_replicas(const struct sluice_engine_options *options,
+                                      struct engine_core **cores) {
     double started = clock_seconds();
-    TRY(rank_team_size(&options->parallel) == 1 ? open_core(options, NULL, NULL, true, out)
-                                                : rank_team_open(options, out));
-    (*out)->facts.load_seconds = clock_seconds() - started;
+    TRY(rank_team_size(&options->parallel) == 1 ? open_core(options, NULL, NULL, true, cores)
+                                                : rank_team_open(options, cores));
+    (*cores)->facts.load_seconds = clock_seconds() - started;
     return STATUS_OK;
 }
 

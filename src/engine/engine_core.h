@@ -48,6 +48,13 @@ struct engine_core {
  */
 enum status engine_core_open(const struct sluice_engine_options *options, struct engine_core **out);
 
+/*
+ * The same for all replicas that the options ask for, which run in lockstep from then on: `cores` has room
+ * for them. The facts of the first are those of all.
+ */
+enum status engine_core_open_replicas(const struct sluice_engine_options *options,
+                                      struct engine_core **cores);
+
 /* The same from a parsed configuration and an open checkpoint, which is taken over. */
 enum status engine_core_build(const struct sluice_engine_options *options, const struct json *config,
                               struct checkpoint **checkpoint, struct engine_core **out);
@@ -81,6 +88,9 @@ int32_t engine_core_snapshot_count(const struct engine_core *core);
 
 /* Rounds under way at once that the options ask for. */
 int engine_core_in_flight(const struct sluice_engine_options *options);
+
+/* Rounds under way at once: one more where groups take turns, for prompts while nobody answers. */
+int engine_core_round_limit(const struct sluice_engine_options *options);
 
 /* What a round runner for this core needs; its memory is in the core's ledger. */
 struct round_runner_options engine_core_runner_options(const struct engine_core *core);

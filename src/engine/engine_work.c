@@ -63,6 +63,11 @@ static void keep(void *tier, const int32_t *tokens, int32_t token_count, const i
                      is_carried_out);
 }
 
+/* Whether other replicas share the experts. */
+static bool has_company(const struct engine_work *work) {
+    return work->core->ranks != NULL && work->core->ranks->replica_count > 1;
+}
+
 static enum status create_controller(struct engine_work *work) {
     const struct sluice_draft_options *draft = &work->core->options.draft;
     struct draft_controller_options options = {
@@ -73,7 +78,9 @@ static enum status create_controller(struct engine_work *work) {
         .schedule_row_count = (int32_t)draft->schedule_row_count,
     };
     TRY(draft_controller_create(&options, &work->controller));
-    return draft->is_adaptive ? draft_profile_measure(work->core, work->runner, work->controller) : STATUS_OK;
+    /* Rounds of one replica alone are not to be had where several share experts: costs come with the work. */
+    bool is_measured = draft->is_adaptive && !has_company(work);
+    return is_measured ? draft_profile_measure(work->core, work->runner, work->controller) : STATUS_OK;
 }
 
 static enum status create_scheduler(struct engine_work *work,
@@ -91,7 +98,8 @@ static enum status create_scheduler(struct engine_work *work,
         .draft_limit = core->options.draft.limit,
         .draft_window = draft_window(core),
         .snapshot_interval = snapshot_interval(core->options.page_tokens),
-        .in_flight_limit = engine_core_in_flight(&core->options),
+        .group_count = engine_core_in_flight(&core->options),
+        .in_flight_limit = engine_core_round_limit(&core->options),
         .vocabulary_size = core->model->vocabulary_size,
         .finished = finished,
         .finished_context = context,
@@ -132,13 +140,42 @@ void engine_work_deinit(struct engine_work *work) {
     engine_core_close(&work->core);
 }
 
-/* Plans the next round and starts it; false if there is none to plan now. */
+static int32_t wanted_passes(const struct round_plan *plan) {
+    int32_t passes = 0;
+    for (int32_t i = 0; i < plan->step.segment_count && plan->regime == DRAFT_REGIME_DRAFT; i++) {
+        passes = plan->segments[i].next_draft_count > passes ? plan->segments[i].next_draft_count : passes;
+    }
+    return passes;
+}
+
+/* Collective. Whether there is a tick, and what is common to all replicas' rounds in it. */
+static enum status agree_on_tick(struct engine_work *work, struct round_plan *plan) {
+    const struct lockstep_wish wish = {.rows = (int32_t)step_plan_row_count(&plan->step),
+                                       .draft_passes = wanted_passes(plan),
+                                       .in_flight = round_in_flight(work->runner),
+                                       .is_ending = work->is_ending};
+    if (work->is_lost) {
+        work->tick = (struct lockstep_tick){.is_idle = true, .is_end = work->is_ending};
+        CHECK(wish.rows == 0, STATUS_PEER_LOST,
+              "the replicas share experts, and a rank of them is lost: open the engine again");
+        return STATUS_OK;
+    }
+    TRY(lockstep_agree(has_company(work) ? work->core->ranks->leaders : NULL, ++work->exchanges, &wish,
+                       &work->tick));
+    plan->joint_draft_passes = has_company(work) ? work->tick.draft_passes : 0;
+    return STATUS_OK;
+}
+
+/* Plans the next round and starts it, without rows if only other replicas have some; false if nobody has. */
 static bool start_round(struct engine_work *work, enum status *status) {
     struct round_plan plan;
     double started = clock_seconds();
-    bool is_planned = scheduler_plan(work->scheduler, started, &plan);
+    if (!scheduler_plan(work->scheduler, started, &plan)) {
+        plan = (struct round_plan){.regime = DRAFT_REGIME_COLD};
+    }
     work->planning_seconds += clock_seconds() - started;
-    if (!is_planned) {
+    *status = agree_on_tick(work, &plan);
+    if (*status != STATUS_OK || work->tick.rows == 0) {
         return false;
     }
     int64_t rows = step_plan_row_count(&plan.step);
@@ -147,7 +184,7 @@ static bool start_round(struct engine_work *work, enum status *status) {
         (struct trace_tick){.number = round_next_number(work->runner), .group = plan.group, .rows = rows});
     tick_trace_add(work->core->trace, TRACE_PLAN, started);
     *status = round_start(work->runner, &plan);
-    work->steps += *status == STATUS_OK;
+    work->steps += *status == STATUS_OK && rows > 0;
     work->step_rows += *status == STATUS_OK ? rows : 0;
     return *status == STATUS_OK;
 }
@@ -155,29 +192,41 @@ static bool start_round(struct engine_work *work, enum status *status) {
 static enum status finish_round(struct engine_work *work) {
     struct round_result result;
     TRY(round_finish(work->runner, &result));
+    if (result.is_empty) {
+        return STATUS_OK;
+    }
     double done = clock_seconds();
-    work->draft_seconds += result.draft_seconds;
-    work->round_seconds += result.step_seconds + result.draft_seconds;
+    work->draft_seconds += result.draft_layer_seconds;
+    work->round_seconds += result.added_seconds;
     scheduler_complete(work->scheduler, &result, done);
     work->planning_seconds += clock_seconds() - done;
     return STATUS_OK;
 }
 
+/* What one replica cannot go on from, none can (spec parallelism F-2). */
+static void fail_rounds(struct engine_work *work, enum status status) {
+    if (has_company(work) && status != STATUS_NOT_FINITE) {
+        work->is_lost = true;
+        executor_ranks_abort(work->core->ranks, error_last()->message);
+    }
+    scheduler_fail(work->scheduler, status, error_last()->message);
+}
+
 bool engine_work_run(struct engine_work *work) {
-    int32_t limit = engine_core_in_flight(&work->core->options);
+    int32_t limit = engine_core_round_limit(&work->core->options);
     enum status status = STATUS_OK;
     while (round_in_flight(work->runner) < limit && start_round(work, &status)) {
     }
-    if (status == STATUS_OK && round_in_flight(work->runner) == 0) {
+    if (status == STATUS_OK && work->tick.is_idle) {
         status = round_rest(work->runner);
         if (status == STATUS_OK) {
             return false;
         }
-    } else if (status == STATUS_OK) {
+    } else if (status == STATUS_OK && round_in_flight(work->runner) > 0) {
         status = finish_round(work);
     }
     if (status != STATUS_OK) {
-        scheduler_fail(work->scheduler, status, error_last()->message);
+        fail_rounds(work, status);
     }
     return true;
 }

@@ -100,17 +100,17 @@ size_t executor_trace_bytes(const struct executor *executor) {
 static enum status alloc_rank_memory(struct executor *executor) {
     struct executor_ranks *ranks = executor->options.ranks;
     size_t rows = (size_t)executor->options.row_limit;
+    size_t pairs = rows * (size_t)ranks->replica_count * (size_t)executor->options.model->expert_picks;
     TRY(executor_alloc_records(executor));
     executor->own_rows = calloc(rows, sizeof *executor->own_rows);
-    ranks->step.offsets = calloc(2 * ((size_t)ranks->step.count + 1), sizeof *ranks->step.offsets);
-    ranks->step.pair_experts =
-        calloc(rows * (size_t)executor->options.model->expert_picks, sizeof *ranks->step.pair_experts);
+    ranks->step.offsets =
+        calloc(2 * ((size_t)ranks->step.expert_rank_count + 1), sizeof *ranks->step.offsets);
+    ranks->step.pair_experts = calloc(pairs, sizeof *ranks->step.pair_experts);
     CHECK_MEMORY(executor->own_rows);
     CHECK_MEMORY(ranks->step.offsets);
     CHECK_MEMORY(ranks->step.pair_experts);
     if (ranks->step.balance != NULL) {
-        ranks->step.own_picks =
-            calloc(rows * (size_t)executor->options.model->expert_picks, sizeof *ranks->step.own_picks);
+        ranks->step.own_picks = calloc(pairs, sizeof *ranks->step.own_picks);
         CHECK_MEMORY(ranks->step.own_picks);
     }
     if (gathers_traces(executor)) {
@@ -161,6 +161,7 @@ fail:
 void executor_destroy(struct executor **executor) {
     if (*executor != NULL) {
         struct executor_ranks *ranks = (*executor)->options.ranks;
+        executor_drop_boundaries(*executor);
         if (ranks != NULL) {
             free(ranks->step.offsets);
             free(ranks->step.pair_experts);

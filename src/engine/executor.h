@@ -58,7 +58,8 @@ size_t executor_step_bytes(const struct executor *executor);
 /* Of them, those that exist because drafting is on. */
 size_t executor_draft_bytes(const struct executor *executor);
 
-/* Bytes that this rank has sent so far to others of its stage, by collective; zeros with one rank. */
+/* Bytes that this rank has sent so far to others of its stage, in all replicas, by collective; zeros with one
+ * rank. */
 struct executor_sent_bytes {
     uint64_t sums;
     uint64_t gathers;
@@ -106,10 +107,14 @@ enum status executor_finish_sends(struct executor *executor);
 enum status executor_obey(struct executor *executor, const struct plan_record *record);
 
 /*
- * This rank's part of a step: carries out what the plan asks of the state, then runs its layers. logits: host
- * (logit_row_count, vocabulary), whatever their values, of the last stage; NULL elsewhere.
+ * This rank's part of a step, which has no rows only where replicas share experts: carries out what the plan
+ * asks of the state, then runs its layers. logits: host (logit_row_count, vocabulary), whatever their values,
+ * of the last stage; NULL elsewhere.
  */
 enum status executor_step(struct executor *executor, const struct step_plan *plan, float *logits);
+
+/* How long the last step computed on this rank; waits for other stages are not in it. */
+double executor_step_seconds(const struct executor *executor);
 
 /* The same on all ranks, with logits for the leader, which calls it when nothing is under way. */
 enum status executor_run(struct executor *executor, const struct step_plan *plan, float *logits);

@@ -7,18 +7,24 @@
 
 enum { INTERVAL_DEFAULT = 3000, READING_STEPS = 16 };
 
+/* Ranks of a stage, in all replicas that share experts. */
+static int expert_rank_count(const struct sluice_parallel_options *parallel) {
+    return parallel->tensor * (parallel->data > 1 ? parallel->data : 1);
+}
+
 bool executor_balance_is_wanted(const struct sluice_parallel_options *parallel) {
-    return parallel->has_movable_experts && parallel->tensor > 1;
+    return parallel->has_movable_experts && expert_rank_count(parallel) > 1;
 }
 
 static enum status check_options(const struct sluice_parallel_options *parallel, const struct model *model) {
+    int ranks = expert_rank_count(parallel);
     CHECK(parallel->has_expert_parallelism, STATUS_UNSUPPORTED,
           "only whole experts can move, but every expert was to be cut between ranks: leave "
           "--no-enable-expert-parallel or --enable-eplb out");
-    int64_t most = model->expert_count * (parallel->tensor - 1);
+    int64_t most = model->expert_count * (ranks - 1);
     CHECK(parallel->expert_copies >= 0 && parallel->expert_copies <= most, STATUS_OUT_OF_RANGE,
           "%d copies of experts were asked for, but %lld experts have 0 to %lld on %d ranks",
-          parallel->expert_copies, (long long)model->expert_count, (long long)most, parallel->tensor);
+          parallel->expert_copies, (long long)model->expert_count, (long long)most, ranks);
     CHECK(parallel->expert_move_interval == 0 || parallel->expert_move_interval >= 2, STATUS_OUT_OF_RANGE,
           "experts were to move every %d steps, expected 2 or more", parallel->expert_move_interval);
     return STATUS_OK;
@@ -28,7 +34,7 @@ enum status executor_balance_init(struct executor_ranks *ranks,
                                   const struct sluice_parallel_options *parallel, const struct model *model) {
     const struct expert_balance_shape shape = {.layer_count = model->layer_count + 1,
                                                .expert_count = (int)model->expert_count,
-                                               .rank_count = parallel->tensor,
+                                               .rank_count = expert_rank_count(parallel),
                                                .place_count =
                                                    (int)model->expert_count + parallel->expert_copies};
     if (!executor_balance_is_wanted(parallel) || model->expert_count == 0) {
@@ -60,7 +66,7 @@ static int read_ahead(const struct executor_ranks *ranks, const struct model *mo
         for (int expert = 0; expert < balance->shape.expert_count; expert++) {
             struct memory_range ranges[EXPERT_RANGES_MAX];
             int range_count = 0;
-            if (expert_balance_is_new(balance, layer, expert, ranks->step.rank)) {
+            if (expert_balance_is_new(balance, layer, expert, ranks->step.expert_rank)) {
                 range_count = model->family->list_expert(model, layer, expert, ranges);
             }
             for (int i = 0; i < range_count; i++) {
@@ -73,17 +79,17 @@ static int read_ahead(const struct executor_ranks *ranks, const struct model *mo
 }
 
 static enum status tell_placement(struct executor_ranks *ranks, const struct model *model) {
-    if (ranks->step.rank == 0) {
+    if (ranks->step.expert_rank == 0) {
         ranks->expert_imbalance = expert_balance_mean_skew(&ranks->balance);
         expert_balance_choose(&ranks->balance);
     }
-    TRY(comm_broadcast_host(ranks->step.tensor, 0, ranks->balance.next_holders,
+    TRY(comm_broadcast_host(ranks->step.experts, 0, ranks->balance.next_holders,
                             expert_balance_bytes(&ranks->balance)));
     int count = read_ahead(ranks, model);
     ranks->expert_moves += count;
     if (count > 0) {
         log_write(LOG_INFO, "experts", "rank %d of stage %d gets %d experts of other ranks in step %lld",
-                  ranks->step.rank, ranks->stage, count,
+                  ranks->step.expert_rank, ranks->stage, count,
                   (long long)(ranks->balance_steps + reading_steps(ranks)));
     }
     return STATUS_OK;

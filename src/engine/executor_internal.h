@@ -6,7 +6,7 @@
 
 #include "engine/executor.h"
 
-enum { BOUNDARY_BUFFERS_MAX = 2 };
+enum { BOUNDARY_BUFFERS_MAX = 3 };
 
 /* A record that was sent, and all that went with it. */
 struct sent_record {
@@ -30,9 +30,14 @@ struct executor {
     struct device_arena arena;                        /* activations and workspace of a step */
     struct boundary boundaries[BOUNDARY_BUFFERS_MAX]; /* row_limit rows, or this rank's share */
     struct comm_request sends[BOUNDARY_BUFFERS_MAX][BOUNDARY_TENSORS_MAX]; /* that may still read them */
-    int buffer;                                                            /* of the last step */
+    struct comm_request receives[BOUNDARY_BUFFERS_MAX]
+                                [BOUNDARY_TENSORS_MAX]; /* of what is to come into them */
+    int buffer;                                         /* of the last step */
     int64_t step_rows;         /* rows of the last step on all ranks; 0 if it failed */
+    double step_seconds;       /* that the last step took here, without waits for other stages */
     struct row_deal step_deal; /* and which of them are here */
+    /* Rows of the pass under way in all replicas that share experts: which each expert rank brings. */
+    struct row_shares expert_shares;
     /* Without rows when drafting is off: */
     struct boundary drafted[2];      /* draft_row_limit rows: a draft pass reads one and writes the other */
     int last_drafted;                /* what the last pass with logits wrote, */
@@ -74,6 +79,11 @@ static inline struct tick_trace *executor_trace(const struct executor *executor)
     return executor->queue.is_dry ? NULL : executor->options.trace;
 }
 
+/* Whether passes meet those of other replicas, and so run without rows too. */
+static inline bool executor_shares_experts(const struct executor *executor) {
+    return executor->options.ranks != NULL && executor->options.ranks->replica_count > 1;
+}
+
 static inline bool executor_is_leader(const struct executor *executor) {
     return executor->options.ranks == NULL || comm_rank(executor->options.ranks->control) == 0;
 }
@@ -97,9 +107,14 @@ static inline const struct boundary *executor_boundary(const struct executor *ex
     return &executor->boundaries[executor->buffer];
 }
 
-/* A stage that sends its boundary computes in one buffer while another one leaves. */
+/* One to compute in, one that leaves where boundaries are sent, one that the next comes into (P-19). */
 static inline int executor_buffer_count(const struct executor *executor) {
-    return executor_is_on_last_stage(executor) ? 1 : BOUNDARY_BUFFERS_MAX;
+    return 1 + !executor_is_on_last_stage(executor) + !executor_is_on_first_stage(executor);
+}
+
+/* The buffer of the step after the last one. */
+static inline int executor_next_buffer(const struct executor *executor) {
+    return (executor->buffer + 1) % executor_buffer_count(executor);
 }
 
 /* Draft passes run on the last stage, where the draft layer is. */
@@ -131,6 +146,15 @@ enum status executor_run_pass(struct executor *executor, const struct pass *pass
 
 /* Logits go from the last stage's first rank to the leader, if these are two. */
 enum status executor_pass_logits(struct executor *executor, int64_t rows, float *logits);
+
+/*
+ * The stage before may send a boundary into the buffer from now on, one of any step: nobody else uses it, and
+ * nothing is awaited in it yet.
+ */
+enum status executor_await_boundary(struct executor *executor, int buffer);
+
+/* Takes back what was started and will not end: boundaries on their way, in both directions. */
+void executor_drop_boundaries(struct executor *executor);
 
 /* Waits until nobody reads a boundary buffer of this rank any more. */
 enum status executor_wait_for_buffer(struct executor *executor, int buffer);

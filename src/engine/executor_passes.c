@@ -18,12 +18,15 @@ struct head_pass {
 struct step executor_make_step(struct executor *executor, const struct batch_view *batch,
                                const struct row_deal *deal) {
     const struct executor_ranks *ranks = executor->options.ranks;
+    const struct row_shares *shares = deal->is_shared ? &deal->shares : NULL;
     return (struct step){.queue = &executor->queue,
                          .batch = batch,
                          .states = executor->options.states->rows,
                          .activation = numerics_activation_dtype(executor->options.numerics),
                          .ranks = ranks == NULL ? NULL : &ranks->step,
-                         .shares = deal->is_shared ? &deal->shares : NULL};
+                         .shares = shares,
+                         .expert_shares =
+                             executor_shares_experts(executor) ? &executor->expert_shares : shares};
 }
 
 /* Integers of the plan in device memory. */
@@ -180,6 +183,29 @@ enum status executor_wait_for_buffer(struct executor *executor, int buffer) {
     return STATUS_OK;
 }
 
+enum status executor_await_boundary(struct executor *executor, int buffer) {
+    const struct executor_ranks *ranks = executor->options.ranks;
+    const struct boundary *boundary = &executor->boundaries[buffer];
+    double began = tick_trace_now(executor_trace(executor));
+    for (int i = 0; i < boundary->count; i++) {
+        TRY(comm_start_receive_early(ranks->pipeline, executor->queue.stream, ranks->stage - 1,
+                                     boundary->tensors[i].data, tensor_bytes(&boundary->tensors[i]),
+                                     &executor->receives[buffer][i]));
+    }
+    tick_trace_add(executor_trace(executor), TRACE_AWAIT, began);
+    return STATUS_OK;
+}
+
+void executor_drop_boundaries(struct executor *executor) {
+    struct comm *pipeline = executor->options.ranks == NULL ? NULL : executor->options.ranks->pipeline;
+    for (int buffer = 0; buffer < BOUNDARY_BUFFERS_MAX && pipeline != NULL; buffer++) {
+        for (int i = 0; i < BOUNDARY_TENSORS_MAX; i++) {
+            comm_cancel(pipeline, &executor->receives[buffer][i]);
+            comm_cancel(pipeline, &executor->sends[buffer][i]);
+        }
+    }
+}
+
 /*
  * The boundary of the stage before: the rows that this rank has, from the rank that has the same ones (S-18).
  * Nothing moves in a dry run.
@@ -187,10 +213,8 @@ enum status executor_wait_for_buffer(struct executor *executor, int buffer) {
 static enum status receive_boundary(struct executor *executor, const struct boundary *boundary) {
     const struct executor_ranks *ranks = executor->options.ranks;
     for (int i = 0; i < boundary->count && !executor->queue.is_dry; i++) {
-        struct comm_request request;
-        TRY(comm_start_receive(ranks->pipeline, executor->queue.stream, ranks->stage - 1,
-                               boundary->tensors[i].data, tensor_bytes(&boundary->tensors[i]), &request));
-        TRY(comm_wait(ranks->pipeline, &request));
+        TRY(comm_wait_sized(ranks->pipeline, &executor->receives[executor->buffer][i],
+                            tensor_bytes(&boundary->tensors[i])));
     }
     return STATUS_OK;
 }
@@ -255,6 +279,8 @@ static enum status run_main_layers(struct executor *executor, const struct batch
         TRY(executor_balance_begin_step(ranks, executor->options.model));
     }
     executor->step_deal = executor_deal_step(executor, batch->row_count);
+    TRY(executor_share_experts(executor, batch->row_count, executor->options.row_limit,
+                               &executor->step_deal));
     struct step step = executor_make_step(executor, batch, &executor->step_deal);
     struct boundary boundary =
         executor_own_boundary(executor, executor_boundary(executor), batch->row_count, &executor->step_deal);
@@ -324,10 +350,12 @@ static enum status run_draft_layer(struct executor *executor, const struct batch
     executor_find_origin(executor, plan->source, &origin);
     TRY(executor_deal_sources(executor, &origin.deal, plan->source_rows, rows, deal));
     TRY(upload_source_rows(executor, plan, &origin, executor_own_range(executor, rows, deal), &in_rows));
-    struct step step = executor_make_step(executor, batch, deal);
     if (plan->writes_state_only) {
-        return model->family->forward_draft_state(model, &step, &origin.boundary, in_rows);
+        struct step state_step = executor_make_step(executor, batch, deal);
+        return model->family->forward_draft_state(model, &state_step, &origin.boundary, in_rows);
     }
+    TRY(executor_share_experts(executor, rows, executor_draft_row_limit(executor), deal));
+    struct step step = executor_make_step(executor, batch, deal);
     struct boundary out = executor_own_boundary(executor, &executor->drafted[next], rows, deal);
     TRY(model->family->forward_draft(model, &step, &origin.boundary, in_rows, &out));
     return run_head(executor, &step,

@@ -19,15 +19,18 @@ void executor_ranks_begin_tick(struct executor_ranks *ranks, uint64_t number) {
     if (number == WARM_UP_TICKS && ranks->deadline_seconds > 0) {
         set_deadline(ranks->control, ranks->deadline_seconds);
         set_deadline(ranks->step.tensor, ranks->deadline_seconds);
+        set_deadline(ranks->step.experts, ranks->deadline_seconds);
         set_deadline(ranks->pipeline, ranks->deadline_seconds);
     }
 }
 
 void executor_ranks_abort(const struct executor_ranks *ranks, const char *reason) {
-    comm_abort(ranks->control, reason);
-    comm_abort(ranks->step.tensor, reason);
-    if (ranks->pipeline != NULL) {
-        comm_abort(ranks->pipeline, reason);
+    struct comm *groups[] = {ranks->control, ranks->step.tensor, ranks->step.experts, ranks->pipeline,
+                             ranks->leaders};
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
+        if (groups[i] != NULL) {
+            comm_abort(groups[i], reason);
+        }
     }
 }
 
@@ -44,7 +47,8 @@ int64_t executor_ranks_shared_rows_min(const struct sluice_parallel_options *par
                                          : (int64_t)SHARED_ROWS_PER_RANK * parallel->tensor;
 }
 
-static enum expert_exchange exchange_of(const struct sluice_parallel_options *parallel,
+static enum expert_exchange exchange_of(const struct executor_ranks *ranks,
+                                        const struct sluice_parallel_options *parallel,
                                         const struct model *model) {
     switch (parallel->expert_exchange) {
     case SLUICE_EXPERT_EXCHANGE_AUTO:
@@ -54,14 +58,14 @@ static enum expert_exchange exchange_of(const struct sluice_parallel_options *pa
     case SLUICE_EXPERT_EXCHANGE_DISPATCH:
         return EXPERT_EXCHANGE_DISPATCH;
     }
-    return sharing_choose_exchange(parallel->tensor, (double)model->expert_picks);
+    return sharing_choose_exchange(ranks->step.expert_rank_count, (double)model->expert_picks);
 }
 
 void executor_ranks_share_rows(struct executor_ranks *ranks, const struct sluice_parallel_options *parallel,
                                const struct model *model) {
     ranks->shared_rows_min = executor_ranks_shared_rows_min(parallel);
     ranks->step.gathers_late = parallel->row_gather != SLUICE_ROW_GATHER_EARLY;
-    ranks->step.exchange = exchange_of(parallel, model);
+    ranks->step.exchange = exchange_of(ranks, parallel, model);
 }
 
 bool executor_ranks_have_whole_experts(const struct sluice_parallel_options *parallel,

@@ -5,6 +5,10 @@
  * rank of each stage and from there to the stage's other ranks. All do it, each with its layers and its part
  * of the matrices, as soon as the stage before has: so several steps are under way at once. The first rank of
  * the last stage chooses tokens and says what it chose to the leader.
+ *
+ * Replicas may share experts. Then all of them run the same sequence of steps, and a stage's step meets those
+ * of the same stage elsewhere in each of its layers with experts; a replica without work has steps without
+ * rows (spec parallelism 5.6).
  */
 #ifndef SLUICE_ENGINE_EXECUTOR_RANKS_H
 #define SLUICE_ENGINE_EXECUTOR_RANKS_H
@@ -22,6 +26,10 @@ struct executor_ranks {
     struct step_ranks step; /* of the stage; its scratch is the executor's to make */
     struct comm *control;   /* all ranks, by stage and in it by tensor rank; owned by the rank's thread */
     struct comm *pipeline;  /* ranks of the same tensor rank, by stage; NULL with one stage */
+    struct comm *leaders;   /* of the replicas that share experts; NULL elsewhere */
+    int number;             /* of all ranks, those of other replicas included */
+    int replica;            /* of those that share experts, */
+    int replica_count;      /* and how many there are */
     int stage;
     int stage_count;
     int first_layer;

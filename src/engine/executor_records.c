@@ -246,6 +246,7 @@ enum status executor_finish_sends(struct executor *executor) {
     for (int i = 0; ranks != NULL && i < executor_buffer_count(executor); i++) {
         TRY(executor_wait_for_buffer(executor, i));
     }
+    executor_drop_boundaries(executor); /* what was awaited for a step that will not be */
     for (int i = 0; executor->sent != NULL && i < ranks->in_flight_limit; i++) {
         TRY(wait_for_sent(executor, &executor->sent[i]));
     }

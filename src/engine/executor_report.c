@@ -9,6 +9,7 @@
 static void count_links(const struct executor *executor, struct sluice_stage_stats *out) {
     const struct executor_ranks *ranks = executor->options.ranks;
     const struct comm *tensor = ranks->step.tensor;
+    const struct comm *experts = ranks->step.experts;
     out->boundary_bytes = ranks->pipeline == NULL ? 0 : (int64_t)comm_sent_bytes(ranks->pipeline);
     out->plan_bytes = (int64_t)executor->meter.plan_bytes;
     out->feedback_bytes = executor_is_leader(executor) ? 0 : (int64_t)comm_sent_bytes(ranks->control);
@@ -17,6 +18,11 @@ static void count_links(const struct executor *executor, struct sluice_stage_sta
     out->exchange_bytes = (int64_t)comm_sent_bytes_in(tensor, COMM_TRAFFIC_EXCHANGE);
     out->relay_bytes =
         (int64_t)comm_sent_bytes(tensor) - out->sum_bytes - out->gather_bytes - out->exchange_bytes;
+    if (experts != tensor) {
+        int64_t exchanged = (int64_t)comm_sent_bytes_in(experts, COMM_TRAFFIC_EXCHANGE);
+        out->exchange_bytes += exchanged;
+        out->gather_bytes += (int64_t)comm_sent_bytes(experts) - exchanged;
+    }
     out->expert_moves = ranks->expert_moves;
     out->expert_imbalance = ranks->expert_imbalance;
 }

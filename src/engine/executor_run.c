@@ -3,13 +3,25 @@
 #include "engine/batch_upload.h"
 #include "engine/executor_internal.h"
 
+static enum status check_snapshots(const struct executor *executor, const struct step_plan *plan) {
+    const struct state_pool_options *pool = &executor->options.states->options;
+    for (int32_t i = 0; i < plan->snapshot_count; i++) {
+        int32_t slot = plan->snapshots[i].slot;
+        CHECK(slot >= pool->sequence_slot_count &&
+                  slot < pool->sequence_slot_count + pool->snapshot_slot_count,
+              STATUS_INTERNAL, "a snapshot goes to slot %d, expected one of %d from %d on", slot,
+              pool->snapshot_slot_count, pool->sequence_slot_count);
+    }
+    return STATUS_OK;
+}
+
 static enum status check_plan(const struct executor *executor, const struct step_plan *plan) {
     int64_t rows = step_plan_row_count(plan);
-    CHECK(rows >= 1, STATUS_INTERNAL, "a step without rows was planned");
+    CHECK(rows >= 1 || executor_shares_experts(executor), STATUS_INTERNAL, "a step without rows was planned");
     CHECK(rows <= executor->options.row_limit && plan->segment_count <= executor->options.segment_limit,
           STATUS_INTERNAL, "a step of %lld rows in %d segments exceeds the planned %d rows in %d segments",
           (long long)rows, plan->segment_count, executor->options.row_limit, executor->options.segment_limit);
-    return STATUS_OK;
+    return check_snapshots(executor, plan);
 }
 
 static enum status run_slot_operation(struct executor *executor,
@@ -36,20 +48,43 @@ static enum status change_state(struct executor *executor, const struct step_pla
     return STATUS_OK;
 }
 
-enum status executor_step(struct executor *executor, const struct step_plan *plan, float *logits) {
-    TRY(check_plan(executor, plan));
-    TRY(change_state(executor, plan));
-    executor->step_rows = 0;
-    executor->buffer = (executor->buffer + 1) % executor_buffer_count(executor);
+/*
+ * The step's buffer is free, and so is that of the step behind it, whose boundary may come in while this one
+ * is computed (P-20, P-21).
+ */
+static enum status prepare_buffers(struct executor *executor) {
     double began = clock_seconds();
-    TRY(executor_wait_for_buffer(executor, executor->buffer));
+    executor->buffer = executor_next_buffer(executor);
+    int free_buffer = executor->buffer;
+    if (!executor_is_on_first_stage(executor)) {
+        if (executor->receives[executor->buffer][0].state == NULL) { /* the first step */
+            TRY(executor_await_boundary(executor, executor->buffer));
+        }
+        free_buffer = executor_next_buffer(executor);
+    }
+    TRY(executor_wait_for_buffer(executor, free_buffer));
     if (!executor_is_on_last_stage(executor)) {
         rank_meter_add_wait(&executor->meter, began);
         tick_trace_add(executor_trace(executor), TRACE_SEND_WAIT, began);
     }
+    return executor_is_on_first_stage(executor) ? STATUS_OK : executor_await_boundary(executor, free_buffer);
+}
+
+enum status executor_step(struct executor *executor, const struct step_plan *plan, float *logits) {
+    TRY(check_plan(executor, plan));
+    TRY(change_state(executor, plan));
+    executor->step_rows = 0;
+    double began = clock_seconds();
+    double waited_before = executor->meter.wait_seconds;
+    TRY(prepare_buffers(executor));
     TRY(executor_run_pass(executor, &(struct pass){.plan = plan, .logits = logits}));
     executor->step_rows = step_plan_row_count(plan);
+    executor->step_seconds = clock_seconds() - began - (executor->meter.wait_seconds - waited_before);
     return STATUS_OK;
+}
+
+double executor_step_seconds(const struct executor *executor) {
+    return executor->step_seconds;
 }
 
 static enum status run_step(struct executor *executor, const struct step_plan *plan, float *logits) {

@@ -21,6 +21,42 @@ struct row_deal executor_deal_step(const struct executor *executor, int64_t rows
     return deal;
 }
 
+/* Rows of which this rank brings the experts' inputs: where all ranks have all, each brings its share. */
+static int64_t brought_rows(const struct executor *executor, int64_t rows, const struct row_deal *deal) {
+    const struct step_ranks *ranks = &executor->options.ranks->step;
+    return deal->is_shared
+               ? executor_own_range(executor, rows, deal).count
+               : shard_cut_rows(rows, executor->queue.is_dry ? 0 : ranks->rank, ranks->count).count;
+}
+
+enum status executor_share_experts(struct executor *executor, int64_t rows, int64_t limit,
+                                   const struct row_deal *deal) {
+    struct row_shares *shares = &executor->expert_shares;
+    int64_t counts[STEP_RANKS_MAX];
+    if (!executor_shares_experts(executor)) {
+        return STATUS_OK;
+    }
+    const struct executor_ranks *ranks = executor->options.ranks;
+    int count = ranks->step.expert_rank_count;
+    int64_t own = brought_rows(executor, rows, deal);
+    *shares = (struct row_shares){.first = {0, own}};
+    if (executor->queue.is_dry) {
+        shares->first[count] = ranks->replica_count * limit;
+        return STATUS_OK;
+    }
+    for (int rank = 0; rank <= count; rank++) {
+        ranks->step.offsets[rank] = (size_t)rank * sizeof own;
+    }
+    TRY(comm_gather(ranks->step.experts, NULL, &own, ranks->step.offsets, counts));
+    for (int rank = 0; rank < count; rank++) {
+        shares->first[rank + 1] = shares->first[rank] + counts[rank];
+    }
+    CHECK(shares->first[count] <= ranks->replica_count * limit, STATUS_INTERNAL,
+          "%d replicas bring %lld rows to their experts, at most %lld fit", ranks->replica_count,
+          (long long)shares->first[count], (long long)(ranks->replica_count * limit));
+    return STATUS_OK;
+}
+
 int64_t executor_boundary_rows(const struct executor *executor) {
     int64_t limit = executor->options.row_limit;
     if (!deals_out(executor, limit)) {
@@ -41,6 +77,7 @@ enum status executor_deal_sources(const struct executor *executor, const struct 
     }
     if (executor->queue.is_dry) {
         out->shares.first[1] = smaller(count, source->shares.first[1]);
+        out->shares.first[ranks] = count;
         return STATUS_OK;
     }
     for (int64_t row = 0; row < count; row++) {
@@ -83,8 +120,14 @@ struct executor_sent_bytes executor_sent_bytes(const struct executor *executor) 
     if (executor->options.ranks == NULL) {
         return (struct executor_sent_bytes){0};
     }
-    const struct comm *comm = executor->options.ranks->step.tensor;
-    return (struct executor_sent_bytes){.sums = comm_sent_bytes_in(comm, COMM_TRAFFIC_SUM),
-                                        .gathers = comm_sent_bytes_in(comm, COMM_TRAFFIC_GATHER),
-                                        .exchanges = comm_sent_bytes_in(comm, COMM_TRAFFIC_EXCHANGE)};
+    const struct comm *tensor = executor->options.ranks->step.tensor;
+    const struct comm *experts = executor->options.ranks->step.experts;
+    struct executor_sent_bytes sent = {.sums = comm_sent_bytes_in(tensor, COMM_TRAFFIC_SUM),
+                                       .gathers = comm_sent_bytes_in(tensor, COMM_TRAFFIC_GATHER),
+                                       .exchanges = comm_sent_bytes_in(tensor, COMM_TRAFFIC_EXCHANGE)};
+    if (experts != tensor) {
+        sent.gathers += comm_sent_bytes_in(experts, COMM_TRAFFIC_GATHER);
+        sent.exchanges += comm_sent_bytes_in(experts, COMM_TRAFFIC_EXCHANGE);
+    }
+    return sent;
 }

@@ -13,6 +13,13 @@
 /* As the rows of a step are dealt out: by their number and what all ranks were opened with. */
 struct row_deal executor_deal_step(const struct executor *executor, int64_t rows);
 
+/*
+ * Collective where replicas share experts: learns which rows of a pass each expert rank brings, given this
+ * replica's `rows`, at most `limit` in each of them. `rows` may be 0.
+ */
+enum status executor_share_experts(struct executor *executor, int64_t rows, int64_t limit,
+                                   const struct row_deal *deal);
+
 /* Rows that this rank needs room for in the boundary of steps of up to row_limit rows (T-15). */
 int64_t executor_boundary_rows(const struct executor *executor);
 

@@ -18,7 +18,10 @@ static enum status lead_stage(struct executor *executor, const struct plan_recor
 }
 
 static enum status run_draft(struct executor *executor, const struct draft_plan *plan, float *logits) {
-    struct step_plan batch = {.segments = plan->segments, .segment_count = plan->segment_count};
+    struct step_plan batch = {.segments = plan->segments,
+                              .segment_count = plan->segment_count,
+                              .snapshots = plan->snapshots,
+                              .snapshot_count = plan->snapshot_count};
     TRY(executor_run_pass(executor, &(struct pass){.plan = &batch, .draft = plan, .logits = logits}));
     if (!plan->writes_state_only) {
         executor->last_drafted = 1 - executor->last_drafted;
@@ -62,7 +65,8 @@ static enum status check_draft_plan(const struct executor *executor, const struc
     const struct executor_options *options = &executor->options;
     CHECK(options->model->draft_limit > 0, STATUS_INTERNAL, "drafting is off");
     CHECK(executor_drafts(executor), STATUS_INTERNAL, "drafts were asked of a rank without a draft layer");
-    CHECK(rows >= 1, STATUS_INTERNAL, "a draft pass without rows was planned");
+    CHECK(rows >= 1 || executor_shares_experts(executor), STATUS_INTERNAL,
+          "a draft pass without rows was planned");
     CHECK(rows <= options->row_limit && plan->segment_count <= options->segment_limit, STATUS_INTERNAL,
           "a draft pass of %lld rows in %d segments exceeds the planned %d rows in %d segments",
           (long long)rows, plan->segment_count, options->row_limit, options->segment_limit);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FEEDBACK_MAGIC = 0x534c4342, FEEDBACK_VERSION = 1, NO_TOKEN = -1 };
+enum { FEEDBACK_MAGIC = 0x534c4342, FEEDBACK_VERSION = 2, NO_TOKEN = -1 };
 
 enum { FLAG_ERROR = 1, FLAG_RECORDS = 2 };
 
@@ -13,7 +13,7 @@ struct feedback_head {
     uint64_t number;
     int32_t count;
     int32_t status;
-    double draft_seconds;
+    struct stage_seconds stages;
     uint64_t extra_bytes;
 };
 
@@ -128,7 +128,7 @@ size_t feedback_record_write(const struct feedback_shape *shape, const struct fe
                                  .number = tick->number,
                                  .count = result->feedback_count,
                                  .status = (int32_t)tick->status,
-                                 .draft_seconds = tick->draft_seconds,
+                                 .stages = tick->stages,
                                  .extra_bytes = (uint64_t)(extra_at - (unsigned char *)extra)};
     memcpy(memory, &head, sizeof head);
     return head.extra_bytes;
@@ -260,7 +260,7 @@ enum status feedback_record_read(const struct feedback_shape *shape, const struc
     const unsigned char *at = (const unsigned char *)(head + 1);
     struct extra_reader reader = {extra, (size_t)head->extra_bytes};
     *tick = (struct feedback_tick){
-        .number = head->number, .status = (enum status)head->status, .draft_seconds = head->draft_seconds};
+        .number = head->number, .status = (enum status)head->status, .stages = head->stages};
     if (tick->status != STATUS_OK) {
         struct extra_head part;
         const void *message;

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "engine/round_plan.h"
+#include "engine/stage_seconds.h"
 
 /* What sizes depend on. */
 struct feedback_shape {
@@ -26,8 +27,8 @@ struct feedback_shape {
 struct feedback_tick {
     uint64_t number;
     enum status status;
-    const char *message; /* of an error; on reading, in the second part's memory */
-    double draft_seconds;
+    const char *message;         /* of an error; on reading, in the second part's memory */
+    struct stage_seconds stages; /* but the leader's, where it is another than the last */
 };
 
 /* Bytes of the first part with so many sampled segments, and of the largest second part. */

@@ -15,6 +15,11 @@ static size_t sampled_bytes(const struct checkpoint_tensor *tensor, size_t index
     return index % SAMPLE_EVERY == 0 ? SAMPLE_BYTES : 0;
 }
 
+static void append_shard(const struct checkpoint_shard *shard, struct string_buffer *text) {
+    string_buffer_append_format(text, "%s %zu %" PRId64 "\n", shard->file_name, shard->map.length,
+                                shard->map.modified_nanoseconds);
+}
+
 static void append_tensor(const struct checkpoint *checkpoint, size_t index, struct string_buffer *text) {
     const struct checkpoint_tensor *tensor = &checkpoint->tensors[index];
     size_t bytes = sampled_bytes(tensor, index);
@@ -32,6 +37,9 @@ enum status model_digest_make(const struct json *config, const struct checkpoint
                               uint8_t digest[HASH_SHA256_BYTES]) {
     struct string_buffer text = {0};
     enum status status = json_write(config, &text);
+    for (size_t i = 0; i < checkpoint->shard_count && status == STATUS_OK; i++) {
+        append_shard(&checkpoint->shards[i], &text);
+    }
     for (size_t i = 0; i < checkpoint->tensor_count && status == STATUS_OK; i++) {
         append_tensor(checkpoint, i, &text);
     }

@@ -35,7 +35,8 @@ size_t plan_record_body_bytes(const struct plan_head *head) {
                    (size_t)head->source_row_count;
     return (size_t)head->start_count * sizeof(struct start_words) + words * sizeof(int32_t) +
            (size_t)head->page_update_count * sizeof(struct step_page_update) +
-           (size_t)head->slot_operation_count * sizeof(struct step_slot_operation);
+           (size_t)head->slot_operation_count * sizeof(struct step_slot_operation) +
+           (size_t)head->snapshot_count * sizeof(struct step_snapshot);
 }
 
 size_t plan_record_bytes_max(const struct plan_bounds *bounds) {
@@ -47,7 +48,8 @@ size_t plan_record_bytes_max(const struct plan_bounds *bounds) {
                              .mask_flag_count = bounds->logit_row_limit,
                              .source_row_count = bounds->row_limit,
                              .page_update_count = bounds->page_update_limit,
-                             .slot_operation_count = bounds->slot_operation_limit};
+                             .slot_operation_count = bounds->slot_operation_limit,
+                             .snapshot_count = bounds->segment_limit};
     return sizeof head + plan_record_body_bytes(&head);
 }
 
@@ -145,7 +147,9 @@ static struct plan_head make_head(const struct plan_record *record, const struct
                               .mask_flag_count = round->row_masks != NULL ? step->logit_row_count : 0,
                               .source_row_count = is_draft ? rows : 0,
                               .page_update_count = step->page_update_count,
-                              .slot_operation_count = step->slot_operation_count};
+                              .slot_operation_count = step->slot_operation_count,
+                              .joint_draft_passes = round->joint_draft_passes,
+                              .snapshot_count = is_draft ? draft->snapshot_count : step->snapshot_count};
 }
 
 size_t plan_record_write(const struct plan_record *record, uint64_t number, void *memory) {
@@ -163,5 +167,8 @@ size_t plan_record_write(const struct plan_record *record, uint64_t number, void
     at = put(at, record->draft.source_rows, (size_t)head.source_row_count * sizeof(int32_t));
     at = put(at, step->page_updates, (size_t)head.page_update_count * sizeof *step->page_updates);
     at = put(at, step->slot_operations, (size_t)head.slot_operation_count * sizeof *step->slot_operations);
+    const struct step_snapshot *snapshots =
+        record->kind == PLAN_KIND_DRAFT ? record->draft.snapshots : step->snapshots;
+    at = put(at, snapshots, (size_t)head.snapshot_count * sizeof *snapshots);
     return (size_t)(at - (unsigned char *)memory);
 }

@@ -24,6 +24,8 @@ struct plan_head {
     int32_t source_row_count;
     int32_t page_update_count;
     int32_t slot_operation_count;
+    int32_t joint_draft_passes;
+    int32_t snapshot_count;
 };
 
 struct start_words {

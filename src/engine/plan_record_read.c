@@ -25,9 +25,11 @@ static enum status check_head(const struct plan_head *head, size_t bytes, uint64
               is_within(head->start_count, bounds->segment_limit) &&
               is_within(head->segment_count, bounds->segment_limit) &&
               is_within(head->row_count, bounds->row_limit) &&
+              is_within(head->joint_draft_passes, DRAFT_LIMIT_MAX) &&
               is_within(head->logit_row_count, bounds->logit_row_limit) &&
               is_within(head->page_update_count, bounds->page_update_limit) &&
-              is_within(head->slot_operation_count, bounds->slot_operation_limit),
+              is_within(head->slot_operation_count, bounds->slot_operation_limit) &&
+              is_within(head->snapshot_count, head->segment_count),
           STATUS_INTERNAL, "plan %llu has counts beyond what this engine plans", (unsigned long long)number);
     CHECK(has_parts_of_its_kind(head) && head->regime >= DRAFT_REGIME_COLD &&
               head->regime <= DRAFT_REGIME_DRAFT && head->draft_source >= DRAFT_SOURCE_STEP &&
@@ -117,6 +119,29 @@ static enum status read_round_segments(const struct plan_head *head, const int32
     return STATUS_OK;
 }
 
+/* The last array. */
+static const struct step_snapshot *snapshots_at(const struct plan_head *head, const int32_t *logit_rows) {
+    const int32_t *updates =
+        logit_rows + head->logit_row_count + head->mask_flag_count + head->source_row_count;
+    const unsigned char *at = (const unsigned char *)updates +
+                              (size_t)head->page_update_count * sizeof(struct step_page_update) +
+                              (size_t)head->slot_operation_count * sizeof(struct step_slot_operation);
+    return (const struct step_snapshot *)(const void *)at;
+}
+
+/* Whether each is of a segment and its rows; slots are checked where the state is known. */
+static enum status check_snapshots(const struct plan_head *head, const struct step_segment *segments,
+                                   const struct step_snapshot *snapshots) {
+    for (int32_t i = 0; i < head->snapshot_count; i++) {
+        const struct step_snapshot *snapshot = &snapshots[i];
+        CHECK(is_within(snapshot->segment, head->segment_count - 1) && snapshot->row_count >= 1 &&
+                  snapshot->row_count <= segments[snapshot->segment].row_count,
+              STATUS_INTERNAL, "plan %llu has a snapshot %d of rows that it does not have",
+              (unsigned long long)head->number, i);
+    }
+    return STATUS_OK;
+}
+
 static struct step_plan make_step(const struct plan_head *head, const int32_t *logit_rows,
                                   const struct step_segment *segments) {
     const struct step_page_update *updates =
@@ -131,7 +156,9 @@ static struct step_plan make_step(const struct plan_head *head, const int32_t *l
         .page_update_count = head->page_update_count,
         .slot_operations =
             (const struct step_slot_operation *)(const void *)(updates + head->page_update_count),
-        .slot_operation_count = head->slot_operation_count};
+        .slot_operation_count = head->slot_operation_count,
+        .snapshots = snapshots_at(head, logit_rows),
+        .snapshot_count = head->snapshot_count};
 }
 
 static void fill_round(const struct plan_head *head, const int32_t *logit_rows, const struct plan_room *room,
@@ -141,7 +168,8 @@ static void fill_round(const struct plan_head *head, const int32_t *logit_rows, 
                                      .regime = (enum draft_regime)head->regime,
                                      .starts = room->starts,
                                      .start_count = head->start_count,
-                                     .group = head->group};
+                                     .group = head->group,
+                                     .joint_draft_passes = head->joint_draft_passes};
     out->mask_flags = logit_rows + head->logit_row_count;
     for (int32_t i = 0; i < head->mask_flag_count; i++) {
         out->mask_count += out->mask_flags[i] != 0;
@@ -164,6 +192,7 @@ enum status plan_record_read(const void *memory, size_t bytes, uint64_t number,
     const int32_t *rows = tokens + head->row_count;
     TRY(read_segments(head, words, tokens, room->segments));
     TRY(read_round_segments(head, round_words, bounds, room));
+    TRY(check_snapshots(head, room->segments, snapshots_at(head, rows)));
     *out = (struct plan_record){.kind = (enum plan_kind)head->kind};
     switch (out->kind) {
     case PLAN_KIND_ROUND:
@@ -174,7 +203,9 @@ enum status plan_record_read(const void *memory, size_t bytes, uint64_t number,
                                          .segment_count = head->segment_count,
                                          .source = (enum draft_source)head->draft_source,
                                          .source_rows = rows + head->logit_row_count,
-                                         .writes_state_only = head->writes_state_only != 0};
+                                         .writes_state_only = head->writes_state_only != 0,
+                                         .snapshots = snapshots_at(head, rows),
+                                         .snapshot_count = head->snapshot_count};
         break;
     case PLAN_KIND_STEP:
     case PLAN_KIND_CHANGE_STATE:

@@ -5,6 +5,7 @@
  */
 #include "engine/rank_team.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include "engine/rank_team_groups.h"
 #include "engine/rank_timeline.h"
 #include "engine/round.h"
+#include "engine/scheduler.h"
 #include "engine/stage_cut.h"
 #include "parallel/layout_check.h"
 #include "parallel/mesh.h"
@@ -34,7 +36,9 @@ struct rank_team {
     struct sluice_job *job; /* NULL: all ranks are here */
     struct job_order order; /* with a job */
     int size;
-    int first_rank; /* of those that are here */
+    int replica_size; /* ranks of each replica; the first of them leads it */
+    int holder_count; /* of leaders' cores: the last one to close ends the team */
+    int first_rank;   /* of those that are here */
     int local_count;
     int *first_layers;           /* [stages + 1] */
     double imbalance;            /* of the stages */
@@ -45,15 +49,39 @@ struct rank_team {
 
 _Static_assert((int)TEAM_RANKS_MAX <= (int)SLUICE_STAGES_MAX, "a stage has a rank");
 
+int rank_team_replicas(const struct sluice_parallel_options *parallel) {
+    return parallel->data > 1 ? parallel->data : 1;
+}
+
 int rank_team_size(const struct sluice_parallel_options *parallel) {
-    return parallel->tensor * parallel->pipeline;
+    int64_t stages = (int64_t)rank_team_replicas(parallel) * parallel->pipeline;
+    bool is_possible = stages <= TEAM_RANKS_MAX && parallel->tensor <= TEAM_RANKS_MAX;
+    return is_possible ? (int)stages * parallel->tensor : INT_MAX;
+}
+
+/* Replicas in one engine are there to share experts (G-3); others are engines of their own. */
+static enum status check_replicas(const struct sluice_parallel_options *parallel) {
+    CHECK(parallel->data <= 1 || parallel->has_expert_parallelism, STATUS_UNSUPPORTED,
+          "%d replicas in one engine share whole experts, but every expert was to be cut between ranks: "
+          "leave --no-enable-expert-parallel out",
+          parallel->data);
+    CHECK(parallel->data <= 1 || parallel->job == NULL, STATUS_UNSUPPORTED,
+          "%d replicas that share experts are threads of one process so far, not the processes of a job: "
+          "leave --distributed-executor-backend and --hosts out, or --enable-expert-parallel, for replicas "
+          "that share nothing",
+          parallel->data);
+    return STATUS_OK;
 }
 
 static enum status check_options(const struct sluice_engine_options *options) {
     const struct sluice_parallel_options *parallel = &options->parallel;
-    CHECK(parallel->tensor >= 1 && parallel->pipeline >= 1 && rank_team_size(parallel) <= TEAM_RANKS_MAX,
-          STATUS_OUT_OF_RANGE, "%d pipeline stages of %d ranks were asked for; 1 to %d ranks are possible",
-          parallel->pipeline, parallel->tensor, TEAM_RANKS_MAX);
+    CHECK(parallel->data <= TEAM_RANKS_MAX && parallel->tensor >= 1 && parallel->tensor <= TEAM_RANKS_MAX &&
+              parallel->pipeline >= 1 && parallel->pipeline <= TEAM_RANKS_MAX &&
+              rank_team_size(parallel) <= TEAM_RANKS_MAX,
+          STATUS_OUT_OF_RANGE,
+          "%d replicas of %d pipeline stages of %d ranks were asked for; 1 to %d ranks are possible",
+          rank_team_replicas(parallel), parallel->pipeline, parallel->tensor, TEAM_RANKS_MAX);
+    TRY(check_replicas(parallel));
     CHECK(parallel->shared_rows_min >= 0, STATUS_OUT_OF_RANGE,
           "shared_rows_min is %d, expected 0 or the fewest rows of a step that ranks share",
           parallel->shared_rows_min);
@@ -103,7 +131,7 @@ static struct plan_bounds bounds_of(const struct sluice_engine_options *options,
             round_logit_row_limit(options->sequence_limit, options->draft.limit, options->step_token_limit),
         .segment_limit = options->sequence_limit,
         .page_update_limit = (int32_t)(3 * options->sequence_limit * pages_per_slot),
-        .slot_operation_limit = 4 * options->sequence_limit,
+        .slot_operation_limit = SCHEDULER_OPERATIONS_PER_SLOT * options->sequence_limit,
         .token_limit = (int32_t)options->context_tokens,
     };
 }
@@ -123,8 +151,13 @@ static enum status place_member(struct rank_team *team, int index, const struct 
     member->layout.has_whole_shared_experts = executor_ranks_have_whole_experts(
         &sizes->options.parallel, sizes->model, sizes->options.step_token_limit);
     struct executor_ranks *ranks = &member->ranks;
+    ranks->number = team->first_rank + index;
+    ranks->replica = place.data;
+    ranks->replica_count = team->mesh.data;
     ranks->step.rank = place.tensor;
     ranks->step.count = team->mesh.tensor;
+    ranks->step.expert_rank = place.expert;
+    ranks->step.expert_rank_count = mesh_group_size(&team->mesh, MESH_GROUP_EXPERT);
     ranks->step.has_expert_parallelism = team->mesh.has_expert_parallelism;
     executor_ranks_share_rows(ranks, &sizes->options.parallel, sizes->model);
     ranks->stage = place.pipeline;
@@ -133,7 +166,7 @@ static enum status place_member(struct rank_team *team, int index, const struct 
     ranks->end_layer = team->first_layers[place.pipeline + 1];
     ranks->vocabulary_part =
         shard_cut_vocabulary(sizes->model->vocabulary_size, place.tensor, team->mesh.tensor).count;
-    ranks->in_flight_limit = engine_core_in_flight(&sizes->options);
+    ranks->in_flight_limit = engine_core_round_limit(&sizes->options);
     int64_t context = sizes->options.context_tokens;
     ranks->bounds =
         bounds_of(&sizes->options, (context + sizes->options.page_tokens - 1) / sizes->options.page_tokens);
@@ -194,17 +227,24 @@ static enum status share_memory(struct rank_team *team) {
     for (int i = 0; i < team->local_count; i++) {
         TRY(exchange_memory(team, i, (struct rank_memory){.ledger = team->members[i].core->facts.memory}));
     }
-    team->members[0].core->facts.memory = rank_memory_sum(team->memory, team->size);
+    struct sluice_memory_ledger *memory = &team->members[0].core->facts.memory;
+    *memory = rank_memory_sum(team->memory, team->size);
+    memory->page_count *= team->mesh.data;
+    memory->token_capacity *= team->mesh.data;
     team->members[0].core->facts.stage_imbalance = team->imbalance;
     return STATUS_OK;
 }
 
-/* Of all that follow; the leader's belongs to its engine. */
+static bool leads(const struct rank_team *team, int index) {
+    return (team->first_rank + index) % team->replica_size == 0;
+}
+
+/* Of all that follow; a leader's belongs to its engine. */
 static enum status create_runners(struct rank_team *team) {
     for (int i = 0; i < team->local_count; i++) {
         struct rank_member *member = &team->members[i];
         struct round_runner_options options = engine_core_runner_options(member->core);
-        if (team->first_rank + i > 0) {
+        if (!leads(team, i)) {
             TRY(round_runner_create(&options, &member->runner));
         }
     }
@@ -215,7 +255,7 @@ static enum status create_runners(struct rank_team *team) {
 static void *follow(void *context) {
     struct rank_member *member = context;
     if (round_follow(member->runner) != STATUS_OK) {
-        log_write(LOG_ERROR, "rank", "rank %d: %s", comm_rank(member->ranks.control), error_last()->message);
+        log_write(LOG_ERROR, "rank", "rank %d: %s", member->ranks.number, error_last()->message);
         executor_ranks_abort(&member->ranks, error_last()->message);
     }
     return NULL;
@@ -224,6 +264,9 @@ static void *follow(void *context) {
 static enum status start_followers(struct rank_team *team) {
     for (int i = 1; i < team->local_count; i++) {
         struct rank_member *member = &team->members[i];
+        if (leads(team, i)) {
+            continue;
+        }
         int error = pthread_create(&member->thread, NULL, follow, member);
         CHECK(error == 0, STATUS_OUT_OF_MEMORY, "the thread of rank %d cannot be started (error %d)", i,
               error);
@@ -286,12 +329,14 @@ static enum status create_team(const struct sluice_engine_options *options, stru
     struct sluice_job *job = options->parallel.job;
     struct rank_team *team = calloc(1, sizeof *team);
     CHECK_MEMORY(team);
-    team->mesh = (struct mesh_shape){.data = 1,
+    team->mesh = (struct mesh_shape){.data = rank_team_replicas(&options->parallel),
                                      .pipeline = options->parallel.pipeline,
                                      .context = 1,
                                      .tensor = options->parallel.tensor,
                                      .has_expert_parallelism = options->parallel.has_expert_parallelism};
     team->size = mesh_rank_count(&team->mesh);
+    team->replica_size = team->size / team->mesh.data;
+    team->holder_count = 1;
     team->job = job;
     team->first_rank = job == NULL ? 0 : job->rank;
     team->local_count = job == NULL ? team->size : 1;
@@ -306,11 +351,11 @@ fail:
     return status;
 }
 
-enum status rank_team_open(const struct sluice_engine_options *options, struct engine_core **leader) {
+enum status rank_team_open(const struct sluice_engine_options *options, struct engine_core **leaders) {
     enum status status = STATUS_OK;
     struct rank_team *team = NULL;
     struct sluice_job *job = options->parallel.job;
-    *leader = NULL;
+    *leaders = NULL;
     TRY(check_options(options));
     TRY(create_team(options, &team));
     if (job != NULL) {
@@ -318,8 +363,11 @@ enum status rank_team_open(const struct sluice_engine_options *options, struct e
         TRY_GOTO(job_order_engine(job, options, &team->order));
     }
     TRY_GOTO(fill_team(team, options));
-    *leader = team->members[0].core;
-    (*leader)->team = team;
+    team->holder_count = team->mesh.data;
+    for (int replica = 0; replica < team->mesh.data; replica++) {
+        leaders[replica] = team->members[replica * team->replica_size].core;
+        leaders[replica]->team = team;
+    }
     return STATUS_OK;
 fail:
     rank_team_close(&team);
@@ -341,12 +389,18 @@ enum status rank_team_follow(const struct sluice_engine_options *options, const 
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }
 
-static void end_followers(struct rank_team *team) {
-    struct rank_member *leader = &team->members[0];
-    bool has_waiting = team->is_led || (team->local_count > 1 && team->members[1].has_thread);
+static void end_followers_of(struct rank_team *team, int leader_index) {
+    struct rank_member *leader = &team->members[leader_index];
+    bool has_waiting = team->is_led || (team->local_count > leader_index + 1 && leader[1].has_thread);
     bool has_ended = team->is_led && round_end_followers(leader->core->executor) == STATUS_OK;
     if (has_waiting && !has_ended) {
         executor_ranks_abort(&leader->ranks, "the engine is closing");
+    }
+}
+
+static void end_followers(struct rank_team *team) {
+    for (int i = 0; i < team->local_count; i += team->replica_size) {
+        end_followers_of(team, i);
     }
     for (int i = 1; i < team->local_count; i++) {
         if (team->members[i].has_thread) {
@@ -372,10 +426,30 @@ static void write_trace(const struct rank_team *team, bool has_ended) {
     rank_timeline_write(leader->options.trace_path, traces, team->local_count);
 }
 
+static void leave_groups(struct executor_ranks *ranks) {
+    comm_destroy(&ranks->control);
+    comm_destroy(&ranks->pipeline);
+    comm_destroy(&ranks->leaders);
+    if (ranks->step.experts != ranks->step.tensor) {
+        comm_destroy(&ranks->step.experts);
+    }
+    ranks->step.experts = NULL;
+    comm_destroy(&ranks->step.tensor);
+}
+
+/* When no group has a message any more, which is ordered with the core's stream. */
+static void close_core(struct rank_member *member) {
+    if (member->core != NULL) {
+        member->core->team = NULL;
+    }
+    engine_core_close(&member->core);
+    executor_balance_deinit(&member->ranks);
+}
+
 void rank_team_close(struct rank_team **team_pointer) {
     struct rank_team *team = *team_pointer;
     *team_pointer = NULL;
-    if (team == NULL) {
+    if (team == NULL || --team->holder_count > 0) {
         return;
     }
     if (team->members != NULL) {
@@ -384,16 +458,11 @@ void rank_team_close(struct rank_team **team_pointer) {
         write_trace(team, true);
     }
     for (int i = team->local_count - 1; i >= 0 && team->members != NULL; i--) {
-        struct rank_member *member = &team->members[i];
-        if (member->core != NULL) {
-            member->core->team = NULL;
-        }
-        round_runner_destroy(&member->runner);
-        engine_core_close(&member->core);
-        executor_balance_deinit(&member->ranks);
-        comm_destroy(&member->ranks.control);
-        comm_destroy(&member->ranks.pipeline);
-        comm_destroy(&member->ranks.step.tensor);
+        round_runner_destroy(&team->members[i].runner);
+        leave_groups(&team->members[i].ranks);
+    }
+    for (int i = team->local_count - 1; i >= 0 && team->members != NULL; i--) {
+        close_core(&team->members[i]);
     }
     free(team->members);
     free(team->memory);

@@ -1,10 +1,10 @@
 /*
- * Ranks of one replica: each has its own core, with its layers and its part of the matrices, and follows the
- * leader's executor (engine/executor_ranks.h).
+ * Ranks of one replica, or of several that share experts: each has its own core, with its layers and its part
+ * of the matrices, and follows its leader's executor (engine/executor_ranks.h).
  *
  * They are threads of this process, or each a process of a job (sluice/job.h); then this process has one
- * core. The leader is rank 0; its core is what the engine works with. A process's cores are opened on the
- * caller's thread; with threads, one per follower is started then.
+ * core. The leader is the first rank of a replica; its core is what the engine works with. A process's cores
+ * are opened on the caller's thread; with threads, one per follower is started then.
  */
 #ifndef SLUICE_ENGINE_RANK_TEAM_H
 #define SLUICE_ENGINE_RANK_TEAM_H
@@ -14,15 +14,18 @@
 
 struct rank_team;
 
-/* Ranks that the options ask for. */
+/* Replicas that share experts; 1: there is one replica. */
+int rank_team_replicas(const struct sluice_parallel_options *parallel);
+
+/* Ranks that the options ask for; INT_MAX: far too many. */
 int rank_team_size(const struct sluice_parallel_options *parallel);
 
 /*
  * Opens all cores of the checkpoint and starts the followers; in a job the other processes do their part.
- * `leader` belongs to the team: engine_core_close
- * closes both. UNSUPPORTED and BAD_CONFIG name what does not fit (spec parallelism 6.5).
+ * `leaders`, as many as replicas, belong to the team: the engine_core_close of the last one closes all.
+ * UNSUPPORTED and BAD_CONFIG name what does not fit (spec parallelism 6.5).
  */
-enum status rank_team_open(const struct sluice_engine_options *options, struct engine_core **leader);
+enum status rank_team_open(const struct sluice_engine_options *options, struct engine_core **leaders);
 
 /*
  * For a process of a job that does not lead: opens this rank's part of what the leader has ordered, follows
@@ -31,7 +34,10 @@ enum status rank_team_open(const struct sluice_engine_options *options, struct e
  */
 enum status rank_team_follow(const struct sluice_engine_options *options, const struct job_order *order);
 
-/* Ends the followers and closes their cores; the leader's executor must still be there. Nulls. */
+/*
+ * For a leader's core: the last one ends the followers and closes all cores; the leaders' executors must
+ * still be there. Nulls.
+ */
 void rank_team_close(struct rank_team **team);
 
 #endif

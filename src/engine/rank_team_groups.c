@@ -7,6 +7,39 @@
 
 enum group_kind { GROUP_CONTROL, GROUP_TENSOR, GROUP_PIPELINE };
 
+/* Beside the groups of a mesh. */
+enum { GROUP_ALL = MESH_GROUP_EXPERT + 1 };
+
+/* Where a rank keeps its end of a group of a kind. */
+static struct comm **end_of(struct executor_ranks *ranks, enum mesh_group kind) {
+    switch (kind) {
+    case MESH_GROUP_TENSOR:
+        return &ranks->step.tensor;
+    case MESH_GROUP_PIPELINE:
+        return &ranks->pipeline;
+    case MESH_GROUP_DATA:
+        return &ranks->leaders;
+    case MESH_GROUP_EXPERT:
+        return &ranks->step.experts;
+    }
+    return NULL;
+}
+
+/* Where there is one replica its ranks' numbers say enough. */
+static void name_end(const struct mesh_shape *mesh, int kind, int rank, struct comm *end) {
+    static const char *const names[] = {[MESH_GROUP_TENSOR] = "tensor group",
+                                        [MESH_GROUP_PIPELINE] = "pipeline",
+                                        [MESH_GROUP_DATA] = "leaders of all replicas",
+                                        [MESH_GROUP_EXPERT] = "ranks that share experts",
+                                        [GROUP_ALL] = "all ranks"};
+    struct mesh_place place = mesh_place_of(mesh, rank);
+    char name[128];
+    if (mesh->data > 1) {
+        snprintf(name, sizeof name, "%s, replica %d, stage %d", names[kind], place.data, place.pipeline);
+        comm_set_name(end, name);
+    }
+}
+
 /* One group of a kind that `rank` is the first of: an end for each member. */
 static enum status make_thread_group(const struct mesh_shape *mesh, enum mesh_group kind, int rank,
                                      struct executor_ranks **ranks) {
@@ -19,24 +52,48 @@ static enum status make_thread_group(const struct mesh_shape *mesh, enum mesh_gr
     mesh_group_ranks(mesh, kind, rank, members);
     TRY(comm_threads_create(size, ends));
     for (int i = 0; i < size; i++) {
-        struct executor_ranks *of_rank = ranks[members[i]];
-        *(kind == MESH_GROUP_TENSOR ? &of_rank->step.tensor : &of_rank->pipeline) = ends[i];
+        *end_of(ranks[members[i]], kind) = ends[i];
+        name_end(mesh, kind, members[i], ends[i]);
     }
     return STATUS_OK;
 }
 
-enum status rank_team_make_thread_groups(const struct mesh_shape *mesh, struct executor_ranks **ranks) {
+/* All ranks of a replica. */
+static enum status make_control_group(const struct mesh_shape *mesh, int replica,
+                                      struct executor_ranks **ranks) {
     struct comm *ends[TEAM_RANKS_MAX];
-    int size = mesh_rank_count(mesh);
+    int size = mesh_rank_count(mesh) / mesh->data;
     TRY(comm_threads_create(size, ends));
-    for (int rank = 0; rank < size; rank++) {
-        ranks[rank]->control = ends[rank];
-        comm_set_idle_deadline(ends[rank], COMM_NO_DEADLINE_SECONDS);
+    for (int i = 0; i < size; i++) {
+        ranks[replica * size + i]->control = ends[i];
+        name_end(mesh, GROUP_ALL, replica * size + i, ends[i]);
+        comm_set_idle_deadline(ends[i], COMM_NO_DEADLINE_SECONDS);
     }
-    for (int rank = 0; rank < size; rank++) {
+    return STATUS_OK;
+}
+
+/* What replicas that share experts need besides. */
+static enum status join_replicas(const struct mesh_shape *mesh, int rank, struct executor_ranks **ranks) {
+    struct mesh_place place = mesh_place_of(mesh, rank);
+    if (place.pipeline == 0 && place.tensor == 0) {
+        TRY(make_thread_group(mesh, MESH_GROUP_DATA, rank, ranks));
+    }
+    return make_thread_group(mesh, MESH_GROUP_EXPERT, rank, ranks);
+}
+
+enum status rank_team_make_thread_groups(const struct mesh_shape *mesh, struct executor_ranks **ranks) {
+    for (int replica = 0; replica < mesh->data; replica++) {
+        TRY(make_control_group(mesh, replica, ranks));
+    }
+    for (int rank = 0; rank < mesh_rank_count(mesh); rank++) {
         TRY(make_thread_group(mesh, MESH_GROUP_TENSOR, rank, ranks));
         if (mesh->pipeline > 1) {
             TRY(make_thread_group(mesh, MESH_GROUP_PIPELINE, rank, ranks));
+        }
+        if (mesh->data > 1) {
+            TRY(join_replicas(mesh, rank, ranks));
+        } else {
+            ranks[rank]->step.experts = ranks[rank]->step.tensor;
         }
     }
     return STATUS_OK;
@@ -71,6 +128,7 @@ enum status rank_team_make_job_groups(const struct mesh_shape *mesh, struct slui
     comm_set_name(ranks->control, name);
     comm_set_idle_deadline(ranks->control, COMM_NO_DEADLINE_SECONDS);
     TRY(make_job_group(mesh, job, order, MESH_GROUP_TENSOR, GROUP_TENSOR, &ranks->step.tensor));
+    ranks->step.experts = ranks->step.tensor;
     if (mesh->pipeline > 1) {
         TRY(make_job_group(mesh, job, order, MESH_GROUP_PIPELINE, GROUP_PIPELINE, &ranks->pipeline));
     }

@@ -84,8 +84,8 @@ static enum status send(struct executor *executor, const void *memory, size_t by
 
 enum status executor_send_trace(struct executor *executor) {
     const struct tick_trace *trace = executor->options.trace;
-    struct trace_track none = {.rank = comm_rank(executor->options.ranks->control),
-                               .stage = executor->options.ranks->stage};
+    const struct executor_ranks *ranks = executor->options.ranks;
+    struct trace_track none = {.place = {.rank = comm_rank(ranks->control), .stage = ranks->stage}};
     struct trace_track track = trace == NULL ? none : tick_trace_track(trace);
     TRY(send(executor, &track, sizeof track));
     for (int64_t i = 0; i < track.count; i += trace_track_piece(&track, i)) {

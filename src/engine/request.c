@@ -11,11 +11,11 @@ static enum status submit(struct sluice_engine *engine, const struct sluice_requ
                           struct sluice_request **out) {
     struct sluice_request *request = calloc(1, sizeof *request);
     CHECK_MEMORY(request);
-    request->engine = engine;
     request->notify = options->notify;
     request->notify_context = options->notify_context;
     request->state.message = "";
-    enum status status = sequence_init(&request->sequence, options, &engine->bounds, clock_seconds());
+    enum status status =
+        sequence_init(&request->sequence, options, &engine->replicas[0].bounds, clock_seconds());
     if (status == STATUS_OK) {
         status = condition_init(&request->changed);
     }
@@ -24,15 +24,17 @@ static enum status submit(struct sluice_engine *engine, const struct sluice_requ
         free(request);
         return error_forward(status, ERROR_HERE);
     }
-    pthread_mutex_lock(&engine->mutex);
-    if (engine->last_submitted == NULL) {
-        engine->first_submitted = request;
+    struct engine_replica *replica = engine_routing_choose(engine, options);
+    request->replica = replica;
+    pthread_mutex_lock(&replica->mutex);
+    if (replica->last_submitted == NULL) {
+        replica->first_submitted = request;
     } else {
-        engine->last_submitted->next_submitted = request;
+        replica->last_submitted->next_submitted = request;
     }
-    engine->last_submitted = request;
-    pthread_cond_signal(&engine->wanted);
-    pthread_mutex_unlock(&engine->mutex);
+    replica->last_submitted = request;
+    pthread_cond_signal(&replica->wanted);
+    pthread_mutex_unlock(&replica->mutex);
     *out = request;
     return STATUS_OK;
 }
@@ -52,7 +54,7 @@ static bool is_worth_waking(const struct sluice_request_state *state, size_t see
 
 struct sluice_request_state sluice_request_wait(struct sluice_request *request, size_t seen_tokens,
                                                 size_t seen_prompt_tokens, double timeout_seconds) {
-    pthread_mutex_t *mutex = &request->engine->mutex;
+    pthread_mutex_t *mutex = &request->replica->mutex;
     double end = clock_seconds() + timeout_seconds;
     bool is_in_time = true;
     pthread_mutex_lock(mutex);
@@ -69,9 +71,9 @@ struct sluice_request_state sluice_request_wait(struct sluice_request *request, 
 }
 
 struct sluice_request_state sluice_request_state(struct sluice_request *request) {
-    pthread_mutex_lock(&request->engine->mutex);
+    pthread_mutex_lock(&request->replica->mutex);
     struct sluice_request_state state = request->state;
-    pthread_mutex_unlock(&request->engine->mutex);
+    pthread_mutex_unlock(&request->replica->mutex);
     return state;
 }
 
@@ -128,14 +130,14 @@ enum sluice_status sluice_request_prompt_log_probabilities(const struct sluice_r
 /* The mutex is held. */
 static void ask_for_end(struct sluice_request *request) {
     request->is_cancelled = true;
-    request->engine->has_cancellations = true;
-    pthread_cond_signal(&request->engine->wanted);
+    request->replica->has_cancellations = true;
+    pthread_cond_signal(&request->replica->wanted);
 }
 
 void sluice_request_cancel(struct sluice_request *request) {
-    pthread_mutex_lock(&request->engine->mutex);
+    pthread_mutex_lock(&request->replica->mutex);
     ask_for_end(request);
-    pthread_mutex_unlock(&request->engine->mutex);
+    pthread_mutex_unlock(&request->replica->mutex);
 }
 
 void sluice_request_release(struct sluice_request **request_pointer) {
@@ -144,11 +146,11 @@ void sluice_request_release(struct sluice_request **request_pointer) {
     if (request == NULL) {
         return;
     }
-    pthread_mutex_t *mutex = &request->engine->mutex;
+    pthread_mutex_t *mutex = &request->replica->mutex;
     pthread_mutex_lock(mutex);
     bool is_finished = request->state.phase == SLUICE_REQUEST_FINISHED;
     if (!is_finished) {
-        /* The engine's thread frees it when the scheduler has let go of it. */
+        /* The replica's thread frees it when the scheduler has let go of it. */
         request->is_released = true;
         request->notify = NULL;
         ask_for_end(request);

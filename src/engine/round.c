@@ -57,7 +57,8 @@ static size_t leader_bytes(const struct round_runner_options *options) {
 static size_t drafting_bytes(const struct round_runner_options *options) {
     size_t vocabulary = (size_t)options->vocabulary_size;
     size_t sequences = (size_t)options->sequence_limit;
-    size_t bytes = sequences * (vocabulary * sizeof(float) + sizeof(struct step_segment) + sizeof(int32_t));
+    size_t bytes = sequences * (vocabulary * sizeof(float) + sizeof(struct step_segment) +
+                                sizeof(struct step_snapshot) + sizeof(int32_t));
     bytes += (size_t)options->row_limit * 2 * sizeof(int32_t);
     if (options->draft_sampling == DRAFT_SAMPLING_REJECTION) {
         bytes += sequences * (size_t)options->draft_limit * vocabulary * sizeof(float);
@@ -79,9 +80,14 @@ static size_t chooser_bytes(const struct round_runner_options *options, unsigned
     return bytes + (options->draft_limit > 0 ? drafting_bytes(options) : 0);
 }
 
+static size_t between_bytes(const struct round_runner_options *options) {
+    return (size_t)options->in_flight_limit * sizeof(struct sent_seconds);
+}
+
 size_t round_runner_bytes(const struct round_runner_options *options, unsigned thread_count) {
     return (round_is_leader(options) ? leader_bytes(options) : 0) +
-           (round_chooses(options) ? chooser_bytes(options, thread_count) : 0);
+           (round_chooses(options) ? chooser_bytes(options, thread_count) : 0) +
+           (round_passes_seconds(options) ? between_bytes(options) : 0);
 }
 
 static enum status alloc_drafting(struct round_runner *runner) {
@@ -90,11 +96,13 @@ static enum status alloc_drafting(struct round_runner *runner) {
     size_t sequences = (size_t)options->sequence_limit;
     runner->draft_logits = calloc(sequences * vocabulary, sizeof *runner->draft_logits);
     runner->draft_segments = calloc(sequences, sizeof *runner->draft_segments);
+    runner->draft_snapshots = calloc(sequences, sizeof *runner->draft_snapshots);
     runner->draft_tokens = calloc((size_t)options->row_limit, sizeof *runner->draft_tokens);
     runner->draft_rows = calloc((size_t)options->row_limit, sizeof *runner->draft_rows);
     runner->drafting = calloc(sequences, sizeof *runner->drafting);
     CHECK_MEMORY(runner->draft_logits);
     CHECK_MEMORY(runner->draft_segments);
+    CHECK_MEMORY(runner->draft_snapshots);
     CHECK_MEMORY(runner->draft_tokens);
     CHECK_MEMORY(runner->draft_rows);
     CHECK_MEMORY(runner->drafting);
@@ -189,6 +197,10 @@ enum status round_runner_create(const struct round_runner_options *options, stru
     if (round_chooses(options)) {
         TRY_GOTO(alloc_choice(runner));
     }
+    if (round_passes_seconds(options)) {
+        runner->sent_seconds = calloc((size_t)options->in_flight_limit, sizeof *runner->sent_seconds);
+        CHECK_MEMORY_GOTO(runner->sent_seconds);
+    }
     *out = runner;
     return STATUS_OK;
 fail:
@@ -228,6 +240,7 @@ void round_runner_destroy(struct round_runner **runner_pointer) {
     }
     free_choice(runner);
     free(runner->rounds);
+    free(runner->sent_seconds);
     free(runner->received);
     free(runner->received_extra);
     free(runner->taken);
@@ -235,6 +248,7 @@ void round_runner_destroy(struct round_runner **runner_pointer) {
     free(runner->draft_logits);
     free(runner->draft_probabilities);
     free(runner->draft_segments);
+    free(runner->draft_snapshots);
     free(runner->draft_tokens);
     free(runner->draft_rows);
     free(runner->drafting);

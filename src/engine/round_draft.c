@@ -1,13 +1,17 @@
 /*
  * The draft layer's part of a round: rows of committed tokens that only leave their state, then one row per
- * sequence and draft.
+ * sequence and draft. Where replicas share experts, all of them have as many passes as one of them wants,
+ * with rows or without (spec parallelism E-20).
  */
+#include <stdio.h>
+
 #include "engine/round_internal.h"
 
 /* Draft passes of one kind, under construction. */
 struct draft_rows {
     int32_t segment_count;
     int32_t row_count;
+    int32_t snapshot_count;
 };
 
 static void add_rows(struct round_runner *runner, struct draft_rows *rows, int32_t slot, int32_t position,
@@ -26,8 +30,10 @@ static enum status run_pass(struct round_runner *runner, const struct draft_rows
                               .segment_count = rows->segment_count,
                               .source = source,
                               .source_rows = runner->draft_rows,
-                              .writes_state_only = writes_state_only};
-    if (rows->row_count == 0) {
+                              .writes_state_only = writes_state_only,
+                              .snapshots = runner->draft_snapshots,
+                              .snapshot_count = rows->snapshot_count};
+    if (rows->row_count == 0 && writes_state_only) {
         return STATUS_OK;
     }
     return executor_run_draft(runner->options.executor, &plan,
@@ -59,6 +65,20 @@ static int32_t token_after(const struct round_plan *plan, int32_t segment,
     return feedback == NULL ? plan->segments[segment].following_token : feedback->tokens[row + 1 - base_rows];
 }
 
+/* A snapshot inside the segment, whose last rows from row `first` on are the draft layer's next ones. */
+static void add_snapshot(struct round_runner *runner, const struct round_plan *plan, int32_t segment,
+                         int32_t first, struct draft_rows *rows) {
+    for (int32_t i = 0; i < plan->step.snapshot_count; i++) {
+        const struct step_snapshot *snapshot = &plan->step.snapshots[i];
+        if (snapshot->segment == segment && snapshot->row_count > first) {
+            runner->draft_snapshots[rows->snapshot_count++] =
+                (struct step_snapshot){.segment = rows->segment_count,
+                                       .row_count = snapshot->row_count - first,
+                                       .slot = snapshot->slot};
+        }
+    }
+}
+
 /* Rows of a segment from where it catches up to its last committed one; `leaves_last`: that one excepted. */
 static void add_catch_up(struct round_runner *runner, const struct round_plan *plan, int32_t segment,
                          const struct round_feedback *feedback, bool leaves_last, struct draft_rows *rows) {
@@ -71,6 +91,7 @@ static void add_catch_up(struct round_runner *runner, const struct round_plan *p
         runner->draft_tokens[rows->row_count + row - first] = token_after(plan, segment, feedback, row);
     }
     if (end > first) {
+        add_snapshot(runner, plan, segment, first, rows);
         add_rows(runner, rows, step->slot, step->first_position + first, end - first);
     }
 }
@@ -169,17 +190,38 @@ static void keep_drafting(struct round_runner *runner, const struct round_plan *
     runner->drafting_count = kept;
 }
 
+/* Pass number `index`, and the drafts that its rows give. */
+static enum status draft_once(struct round_runner *runner, const struct round_plan *plan, int32_t index) {
+    struct draft_rows rows = {0};
+    struct draft_choice choice = {runner, plan, index};
+    add_draft_rows(runner, plan, index, &rows);
+    TRY(run_pass(runner, &rows, index == 0 ? DRAFT_SOURCE_STEP : DRAFT_SOURCE_DRAFT, false));
+    worker_pool_run(runner->options.pool, (size_t)runner->drafting_count, choose_draft, &choice);
+    keep_drafting(runner, plan, index + 1);
+    return STATUS_OK;
+}
+
 enum status round_draft(struct round_runner *runner, const struct round_plan *plan, int32_t feedback_count) {
-    TRY(catch_up_saved(runner, plan));
-    TRY(catch_up(runner, plan));
-    start_drafting(runner, plan, feedback_count);
-    for (int32_t index = 0; runner->drafting_count > 0; index++) {
-        struct draft_rows rows = {0};
-        struct draft_choice choice = {runner, plan, index};
-        add_draft_rows(runner, plan, index, &rows);
-        TRY(run_pass(runner, &rows, index == 0 ? DRAFT_SOURCE_STEP : DRAFT_SOURCE_DRAFT, false));
-        worker_pool_run(runner->options.pool, (size_t)runner->drafting_count, choose_draft, &choice);
-        keep_drafting(runner, plan, index + 1);
+    enum status status = STATUS_OK;
+    char message[ERROR_MESSAGE_BYTES] = "";
+    runner->drafting_count = 0;
+    if (plan->regime != DRAFT_REGIME_COLD) {
+        TRY(catch_up_saved(runner, plan));
+        TRY(catch_up(runner, plan));
+        start_drafting(runner, plan, feedback_count);
     }
+    for (int32_t index = 0; runner->drafting_count > 0 || index < plan->joint_draft_passes; index++) {
+        enum status of_pass = draft_once(runner, plan, index);
+        if (of_pass != STATUS_OK) {
+            if (of_pass != STATUS_NOT_FINITE || plan->joint_draft_passes == 0) {
+                return error_forward(of_pass, ERROR_HERE);
+            }
+            /* Others are in the passes to come, and wait for this replica there. */
+            snprintf(message, sizeof message, "%s", error_last()->message);
+            status = of_pass;
+            runner->drafting_count = 0;
+        }
+    }
+    CHECK(status == STATUS_OK, status, "%s", message);
     return STATUS_OK;
 }

@@ -20,8 +20,15 @@ struct started_round {
     struct round_plan plan;
     int32_t sampled_count;
     uint64_t number;
-    double started;   /* on the clock */
-    bool has_reports; /* of all ranks, which were asked before it */
+    double started;       /* on the clock */
+    double stage_seconds; /* that the leader's stage took, if it is another than the last */
+    bool has_reports;     /* of all ranks, which were asked before it */
+};
+
+/* Times of a tick's stages on their way to the stage behind. */
+struct sent_seconds {
+    struct stage_seconds stages;
+    struct comm_request request;
 };
 
 /* Feedback on its way. */
@@ -48,6 +55,8 @@ struct round_runner {
     void *received_extra;
     struct round_feedback *taken; /* [2 * sequence_limit]: what came back, of answers and of prompts */
 
+    struct sent_seconds *sent_seconds; /* [in_flight_limit], by number of the round; between the end stages */
+
     /* Where tokens are chosen. */
     unsigned thread_count;
     struct sampler_workspace **workspaces;  /* [thread_count] */
@@ -65,12 +74,13 @@ struct round_runner {
     int32_t *first_rows; /* [sequence_limit] first row of each segment of the step */
 
     /* Drafting; NULL without it. */
-    float *draft_logits;                 /* [sequence_limit][vocabulary] */
-    float *draft_probabilities;          /* [sequence_limit by slot][draft_limit][vocabulary]: rejection */
-    struct step_segment *draft_segments; /* [sequence_limit] */
-    int32_t *draft_tokens;               /* [row_limit] */
-    int32_t *draft_rows;                 /* [row_limit] */
-    int32_t *drafting;                   /* [sequence_limit] feedback that goes on drafting */
+    float *draft_logits;                   /* [sequence_limit][vocabulary] */
+    float *draft_probabilities;            /* [sequence_limit by slot][draft_limit][vocabulary]: rejection */
+    struct step_segment *draft_segments;   /* [sequence_limit] */
+    struct step_snapshot *draft_snapshots; /* [sequence_limit] */
+    int32_t *draft_tokens;                 /* [row_limit] */
+    int32_t *draft_rows;                   /* [row_limit] */
+    int32_t *drafting;                     /* [sequence_limit] feedback that goes on drafting */
     int32_t drafting_count;
 };
 
@@ -86,6 +96,13 @@ static inline bool round_chooses(const struct round_runner_options *options) {
 
 static inline bool round_is_on_last_stage(const struct round_runner_options *options) {
     return options->ranks == NULL || options->ranks->stage == options->ranks->stage_count - 1;
+}
+
+/* Whether this rank tells the next stage how long the stages up to its own took. */
+static inline bool round_passes_seconds(const struct round_runner_options *options) {
+    const struct executor_ranks *ranks = options->ranks;
+    return ranks != NULL && options->draft_limit > 0 && ranks->stage > 0 &&
+           ranks->stage < ranks->stage_count - 1 && comm_rank(ranks->step.tensor) == 0;
 }
 
 /* Probabilities that the draft `index` of the sequence in `slot` was drawn from; NULL if they are not kept.
@@ -106,6 +123,18 @@ enum status round_take_reports(struct round_runner *runner);
 
 /* This rank's part of a round; feedback is on its way when it returns. */
 enum status round_run_part(struct round_runner *runner, const struct round_plan *plan);
+
+/*
+ * The seconds of stages between the first and the last go from stage to stage behind the boundary, from each
+ * first rank to the next, if drafts are made: the leader knows its own.
+ */
+enum status round_pass_stage_seconds(struct round_runner *runner, uint64_t number);
+
+/* Those that have come to the rank that chooses; zeros where there are none. */
+enum status round_take_stage_seconds(struct round_runner *runner, struct stage_seconds *out);
+
+/* Waits until all have left. */
+enum status round_finish_stage_seconds(struct round_runner *runner);
 
 /* Chooses the tokens of all sampled segments from runner->logits. */
 void round_choose(struct round_runner *runner, const struct round_plan *plan, int32_t *feedback_count);

@@ -49,6 +49,8 @@ struct round_plan {
     const token_mask_word *const *row_masks; /* [step.logit_row_count]: what rows may choose, NULL: anything;
                                                 NULL: all may choose anything */
     int32_t group;                           /* of sequences whose tokens are chosen */
+    /* Draft passes of the round in all replicas that share experts, rows or not (M-39); 0: as needed. */
+    int32_t joint_draft_passes;
     /* For who plans, and not sent to others: [step.segment_count]. */
     struct sequence *const *sequences;
 };
@@ -74,8 +76,13 @@ struct round_result {
     /* Of segments with scored rows: their records, or why some prompt token has no probability. */
     struct round_feedback *prompt_feedback;
     int32_t prompt_feedback_count;
-    double step_seconds;  /* layers, head, choice: what the round added to the time of those before it */
-    double draft_seconds; /* the draft layer */
+    /* What the round takes of the ranks' time by the work of their stages (stage_seconds.h): */
+    double step_seconds;  /* layers, head, choice */
+    double draft_seconds; /* what the draft layer adds */
+    /* On the clock: */
+    double added_seconds;       /* what the round added to the time of those before it */
+    double draft_layer_seconds; /* the draft layer's part of the last stage's time */
+    bool is_empty;              /* the round had no rows: other replicas' did */
 };
 
 #endif

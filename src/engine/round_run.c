@@ -67,9 +67,14 @@ static enum status send_feedback(struct round_runner *runner, const struct round
                                               &sent->requests[1]);
 }
 
+/* Whether the draft layer runs, for this replica or for others. */
+static bool has_draft_passes(const struct round_plan *plan) {
+    return plan->regime != DRAFT_REGIME_COLD || plan->joint_draft_passes > 0;
+}
+
 /* Whether something runs on the last stage after the layers and the choice. */
 static bool has_passes(const struct round_plan *plan) {
-    return plan->regime != DRAFT_REGIME_COLD || round_has_scores(plan);
+    return has_draft_passes(plan) || round_has_scores(plan);
 }
 
 /* Choice, drafts and feedback. A draft layer that gives no numbers fails the round, but loses no rank. */
@@ -78,7 +83,8 @@ static enum status choose_and_draft(struct round_runner *runner, const struct ro
     struct feedback_tick tick = {.number = number};
     char message[ERROR_MESSAGE_BYTES];
     int32_t count = 0;
-    double began = tick_trace_now(runner->options.trace);
+    TRY(round_take_stage_seconds(runner, &tick.stages));
+    double began = clock_seconds();
     round_choose(runner, plan, &count);
     runner->prompt_feedback_count = 0;
     if (round_has_scores(plan)) {
@@ -86,7 +92,8 @@ static enum status choose_and_draft(struct round_runner *runner, const struct ro
     }
     tick_trace_add(runner->options.trace, TRACE_CHOOSE, began);
     double chosen = clock_seconds();
-    if (plan->regime != DRAFT_REGIME_COLD) {
+    tick.stages.last = executor_step_seconds(runner->options.executor) + chosen - began;
+    if (has_draft_passes(plan)) {
         tick.status = round_draft(runner, plan, count);
         if (tick.status != STATUS_OK && tick.status != STATUS_NOT_FINITE) {
             return error_forward(tick.status, ERROR_HERE);
@@ -95,7 +102,7 @@ static enum status choose_and_draft(struct round_runner *runner, const struct ro
             snprintf(message, sizeof message, "%s", error_last()->message);
             tick.message = message;
         }
-        tick.draft_seconds = clock_seconds() - chosen;
+        tick.stages.draft = clock_seconds() - chosen;
         tick_trace_add(runner->options.trace, TRACE_DRAFT, chosen);
     }
     if (has_passes(plan)) {
@@ -131,7 +138,7 @@ enum status round_run_part(struct round_runner *runner, const struct round_plan 
     }
     TRY(executor_step(options->executor, &plan->step, chooses ? runner->logits : NULL));
     if (!round_is_on_last_stage(options)) {
-        return STATUS_OK;
+        return round_pass_stage_seconds(runner, number);
     }
     TRY(keep_rows(runner, plan));
     if (chooses) {
@@ -168,7 +175,11 @@ static enum status start_round(struct round_runner *runner, const struct round_p
                                .has_reports = has_reports};
     TRY(executor_lead(runner->options.executor,
                       &(struct plan_record){.kind = PLAN_KIND_ROUND, .round = *plan}));
-    return round_run_part(runner, plan);
+    struct started_round *started = &runner->rounds[(runner->oldest + runner->in_flight - 1) % limit];
+    TRY(round_run_part(runner, plan));
+    started->stage_seconds =
+        round_is_on_last_stage(&runner->options) ? 0.0 : executor_step_seconds(runner->options.executor);
+    return STATUS_OK;
 }
 
 enum status round_start(struct round_runner *runner, const struct round_plan *plan) {
@@ -225,6 +236,22 @@ static enum status receive_feedback(struct round_runner *runner, const struct st
     return STATUS_OK;
 }
 
+/* What the round took of the clock, and by the work of its stages. */
+static void add_seconds(struct round_runner *runner, const struct started_round *round,
+                        struct stage_seconds stages, struct round_result *out) {
+    double now = clock_seconds();
+    double since = round->started > runner->last_finish ? round->started : runner->last_finish;
+    if (round->stage_seconds > 0.0) {
+        stage_seconds_add(&stages, round->stage_seconds);
+    }
+    struct tick_seconds tick = stage_seconds_of_tick(&stages, runner->in_flight);
+    out->step_seconds = tick.step;
+    out->draft_seconds = tick.draft;
+    out->added_seconds = now - since;
+    out->draft_layer_seconds = stages.draft;
+    runner->last_finish = now;
+}
+
 static enum status finish_round(struct round_runner *runner, struct round_result *out) {
     const struct started_round *round = &runner->rounds[runner->oldest];
     struct feedback_tick tick;
@@ -235,12 +262,8 @@ static enum status finish_round(struct round_runner *runner, struct round_result
                                  .prompt_feedback = runner->taken + runner->options.sequence_limit};
     TRY(feedback_record_read(&runner->shape, &round->plan, memory, extra, &tick, out));
     CHECK(tick.status == STATUS_OK, tick.status, "%s", tick.message);
-    double now = clock_seconds();
-    double since = round->started > runner->last_finish ? round->started : runner->last_finish;
-    double step_seconds = now - since - tick.draft_seconds;
-    out->step_seconds = step_seconds > 0.0 ? step_seconds : 0.0;
-    out->draft_seconds = tick.draft_seconds;
-    runner->last_finish = now;
+    add_seconds(runner, round, tick.stages, out);
+    out->is_empty = round->plan.step.segment_count == 0;
     return STATUS_OK;
 }
 
@@ -275,6 +298,7 @@ enum status round_follow(struct round_runner *runner) {
     for (;;) {
         TRY(executor_receive(executor, &record));
         if (record.kind == PLAN_KIND_END) {
+            TRY(round_finish_stage_seconds(runner));
             return executor_finish_sends(executor);
         }
         if (record.kind == PLAN_KIND_ROUND) {

@@ -3,9 +3,6 @@
 
 #include "engine/scheduler_internal.h"
 
-/* Per slot: a copy and a saved row at its end; a clearing and a restored copy when the next one starts. */
-enum { SLOT_OPERATIONS_PER_SLOT = 4 };
-
 static int32_t pages_of_context(const struct scheduler_options *options) {
     return (options->context_tokens + options->page_tokens - 1) / options->page_tokens;
 }
@@ -25,6 +22,7 @@ static enum status alloc_plan(struct plan_arrays *plan, const struct scheduler_o
     plan->steps = calloc(slots, sizeof *plan->steps);
     plan->segments = calloc(slots, sizeof *plan->segments);
     plan->sequences = calloc(slots, sizeof(struct sequence *));
+    plan->snapshots = calloc(slots, sizeof *plan->snapshots);
     plan->row_tokens = calloc(rows, sizeof *plan->row_tokens);
     plan->logit_rows = calloc(rows, sizeof *plan->logit_rows);
     plan->candidates = calloc(slots, sizeof *plan->candidates);
@@ -32,8 +30,9 @@ static enum status alloc_plan(struct plan_arrays *plan, const struct scheduler_o
     plan->verified = calloc(slots, sizeof *plan->verified);
     plan->accepted = calloc(slots, sizeof *plan->accepted);
     bool is_complete = plan->steps != NULL && plan->segments != NULL && plan->sequences != NULL &&
-                       plan->row_tokens != NULL && plan->logit_rows != NULL && plan->candidates != NULL &&
-                       plan->drafts != NULL && plan->verified != NULL && plan->accepted != NULL;
+                       plan->snapshots != NULL && plan->row_tokens != NULL && plan->logit_rows != NULL &&
+                       plan->candidates != NULL && plan->drafts != NULL && plan->verified != NULL &&
+                       plan->accepted != NULL;
     CHECK(is_complete, STATUS_OUT_OF_MEMORY, "out of memory for plans of %d sequences", options->slot_count);
     return STATUS_OK;
 }
@@ -42,6 +41,7 @@ static void free_plan(struct plan_arrays *plan) {
     free(plan->steps);
     free(plan->segments);
     free(plan->sequences);
+    free(plan->snapshots);
     free(plan->row_tokens);
     free(plan->logit_rows);
     free(plan->candidates);
@@ -58,7 +58,8 @@ static enum status alloc_changes(struct plan_changes *changes, const struct sche
      */
     size_t updates = 3 * slots * (size_t)pages_of_context(options);
     changes->page_updates = calloc(updates, sizeof *changes->page_updates);
-    changes->slot_operations = calloc(SLOT_OPERATIONS_PER_SLOT * slots, sizeof *changes->slot_operations);
+    changes->slot_operations =
+        calloc(SCHEDULER_OPERATIONS_PER_SLOT * slots, sizeof *changes->slot_operations);
     CHECK_MEMORY(changes->page_updates);
     CHECK_MEMORY(changes->slot_operations);
     return STATUS_OK;
@@ -88,7 +89,7 @@ static enum status alloc_scheduler(struct scheduler *scheduler) {
     scheduler->starts = calloc(slots, sizeof *scheduler->starts);
     scheduler->matched_pages = calloc((size_t)pages_of_context(options), sizeof *scheduler->matched_pages);
     scheduler->plans = calloc(plans, sizeof *scheduler->plans);
-    scheduler->is_group_busy = calloc(plans, sizeof *scheduler->is_group_busy);
+    scheduler->is_group_busy = calloc((size_t)options->group_count, sizeof *scheduler->is_group_busy);
     CHECK_MEMORY(scheduler->slots);
     CHECK_MEMORY(scheduler->generations);
     CHECK_MEMORY(scheduler->starts);
@@ -248,7 +249,7 @@ static void fail_list(struct scheduler *scheduler, struct sequence_list *list, e
 
 void scheduler_fail(struct scheduler *scheduler, enum status status, const char *message) {
     scheduler->plan_count = 0;
-    for (int32_t group = 0; group < scheduler->options.in_flight_limit; group++) {
+    for (int32_t group = 0; group < scheduler->options.group_count; group++) {
         scheduler->is_group_busy[group] = false;
     }
     if (scheduler->options.controller != NULL) {

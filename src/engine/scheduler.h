@@ -9,10 +9,11 @@
  * anew later, with the same bits. The oldest of the highest priority never gives way, and a sequence that
  * needs more than all pages is refused at submission, so one always gets on.
  *
- * With several stages as many ticks are under way as in_flight_limit says (spec parallelism 2.5). Sequences
- * that answer belong to groups, as many as ticks: a group's tokens are chosen in one tick at a time, and its
- * next one is planned when what the last one gave has been taken in (P-26). Parts of prompts wait for nothing
- * (P-30). A sequence's memory goes to another only when no tick with its rows is under way.
+ * With several stages several ticks are under way (spec parallelism 2.5). Sequences that answer belong to
+ * groups: a group's tokens are chosen in one tick at a time, and its next one is planned when what the last
+ * one gave has been taken in (P-26). Parts of prompts wait for nothing (P-30): while nobody answers there may
+ * be more ticks under way than groups, so that a stage has the next part before it is done with one. A
+ * sequence's memory goes to another only when no tick with its rows is under way.
  *
  * The scheduler runs nothing and reads no clock. Plans are completed in the order they were made. No
  * allocation after creation. One thread at a time.
@@ -27,6 +28,12 @@
 #include "engine/sequence.h"
 
 struct scheduler;
+
+/*
+ * Slot operations of a plan, at most, for each slot of a sequence: the saved row of a snapshot in its prompt,
+ * a copy and a saved row at its end; a clearing and a restored copy when the next one starts.
+ */
+enum { SCHEDULER_OPERATIONS_PER_SLOT = 5 };
 
 /*
  * Prefixes kept below the cache, on disk (engine/prefix_tier.h). Both functions may carry out what the next
@@ -59,7 +66,8 @@ struct scheduler_options {
     int32_t context_tokens;
     int32_t draft_limit;
     int32_t draft_window;      /* rows of the draft layer's rings: what a sequence must catch up on */
-    int32_t in_flight_limit;   /* ticks under way at once, and groups; at least 1 */
+    int32_t group_count;       /* at least 1 */
+    int32_t in_flight_limit;   /* ticks under way at once; at least group_count */
     int64_t vocabulary_size;   /* of masks */
     int32_t snapshot_interval; /* tokens between snapshots inside a prompt, a multiple of page_tokens */
     /* Called when a sequence has ended; it is in no list any more. */

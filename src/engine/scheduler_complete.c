@@ -20,8 +20,11 @@ static void follow_pages(struct scheduler *scheduler, const struct sequence *seq
     }
 }
 
-/* Shares the pages before `end`, where the rings still hold what a sequence starting there needs. */
-static void publish(struct scheduler *scheduler, struct sequence *sequence, int32_t end) {
+/*
+ * Shares the pages before `end` and has the saved row there kept; returns the slot where the rings as they
+ * are at `end` are to be kept too, -1: nowhere.
+ */
+static int32_t share_pages(struct scheduler *scheduler, struct sequence *sequence, int32_t end) {
     bool has_rows = has_draft_rows(scheduler, sequence, end);
     int32_t page_count = end / scheduler->options.page_tokens;
     int32_t snapshot_slot = -1;
@@ -32,29 +35,58 @@ static void publish(struct scheduler *scheduler, struct sequence *sequence, int3
     assert(status == STATUS_OK);
     (void)status;
     follow_pages(scheduler, sequence, before, page_count);
-    if (snapshot_slot < 0) {
-        return;
-    }
-    scheduler_add_slot_operation(scheduler, STEP_SLOT_COPY, sequence->slot, snapshot_slot);
-    if (has_rows) {
+    if (snapshot_slot >= 0 && has_rows) {
         scheduler_add_slot_operation(scheduler, STEP_SLOT_SAVE_ROW, sequence->slot, snapshot_slot);
     }
+    return snapshot_slot;
+}
+
+/* The store below the cache gets a snapshot that what is planned so far leaves. */
+static void store_snapshot(struct scheduler *scheduler, const struct sequence *sequence, int32_t end,
+                           int32_t snapshot_slot) {
     const struct scheduler_store *store = &scheduler->options.store;
     if (store->keep != NULL) {
         struct step_plan pending = scheduler_pending_changes(scheduler);
         bool is_carried_out = false;
-        store->keep(store->context, sequence->tokens, end, sequence->pages, snapshot_slot, has_rows, &pending,
-                    &is_carried_out);
+        store->keep(store->context, sequence->tokens, end, sequence->pages, snapshot_slot,
+                    has_draft_rows(scheduler, sequence, end), &pending, &is_carried_out);
         if (is_carried_out) {
             scheduler_forget_changes(scheduler);
         }
     }
 }
 
+/* Shares the pages before `end`, where the rings still hold what a sequence starting there needs. */
+static void publish(struct scheduler *scheduler, struct sequence *sequence, int32_t end) {
+    int32_t snapshot_slot = share_pages(scheduler, sequence, end);
+    if (snapshot_slot >= 0) {
+        scheduler_add_slot_operation(scheduler, STEP_SLOT_COPY, sequence->slot, snapshot_slot);
+        store_snapshot(scheduler, sequence, end, snapshot_slot);
+    }
+}
+
+static int32_t snapshot_end(const struct plan_arrays *plan, const struct step_snapshot *snapshot) {
+    return plan->steps[snapshot->segment].first_position + snapshot->row_count;
+}
+
+void scheduler_place_snapshots(struct scheduler *scheduler) {
+    struct plan_arrays *plan = scheduler->plan;
+    int32_t placed = 0;
+    for (int32_t i = 0; i < plan->snapshot_count; i++) {
+        struct step_snapshot snapshot = plan->snapshots[i];
+        snapshot.slot =
+            share_pages(scheduler, plan->sequences[snapshot.segment], snapshot_end(plan, &snapshot));
+        if (snapshot.slot >= 0) {
+            plan->snapshots[placed++] = snapshot;
+        }
+    }
+    plan->snapshot_count = placed;
+}
+
 /*
  * After a segment that ran up to `computed`: publishes if it ended at a boundary of its prompt, or at the end
  * of the page that the answer has just filled. There, the snapshot before in the same answer is of no more
- * use.
+ * use. Behind the end of a page the rings have room for drafts and no more.
  */
 static void share(struct scheduler *scheduler, const struct plan_arrays *plan, int32_t index,
                   int32_t computed) {
@@ -63,7 +95,8 @@ static void share(struct scheduler *scheduler, const struct plan_arrays *plan, i
     const struct scheduler_options *options = &scheduler->options;
     int32_t end = computed / options->page_tokens * options->page_tokens;
     bool is_in_prompt = !plan->segments[index].is_sampled;
-    if (options->prefixes == NULL || !sequence->uses_prefix_cache || end <= step->first_position) {
+    if (options->prefixes == NULL || !sequence->uses_prefix_cache || end <= step->first_position ||
+        computed - end > options->draft_limit) {
         return;
     }
     if (is_in_prompt && (end != computed || scheduler_next_boundary(scheduler, sequence, end - 1) != end)) {
@@ -77,6 +110,11 @@ static void share(struct scheduler *scheduler, const struct plan_arrays *plan, i
 }
 
 void scheduler_share_prompts(struct scheduler *scheduler, struct plan_arrays *plan) {
+    for (int32_t i = 0; i < plan->snapshot_count && !plan->is_shared; i++) {
+        const struct step_snapshot *snapshot = &plan->snapshots[i];
+        store_snapshot(scheduler, plan->sequences[snapshot->segment], snapshot_end(plan, snapshot),
+                       snapshot->slot);
+    }
     for (int32_t i = 0; i < plan->segment_count && !plan->is_shared; i++) {
         const struct step_segment *step = &plan->steps[i];
         if (!plan->segments[i].is_sampled && plan->sequences[i]->finish_reason == SLUICE_FINISH_NONE) {
@@ -110,6 +148,16 @@ static void take_records(struct sequence *sequence, const struct round_feedback 
     }
 }
 
+/* What the draft layer owes a snapshot it has not done for a segment that failed. */
+static void drop_snapshot(struct scheduler *scheduler, const struct plan_arrays *plan, int32_t segment) {
+    for (int32_t i = 0; i < plan->snapshot_count; i++) {
+        if (plan->snapshots[i].segment == segment) {
+            prefix_cache_drop_snapshot(scheduler->options.prefixes, plan->sequences[segment]->tokens,
+                                       snapshot_end(plan, &plan->snapshots[i]));
+        }
+    }
+}
+
 static void take_feedback(struct scheduler *scheduler, const struct plan_arrays *plan,
                           const struct round_feedback *feedback, double now) {
     int32_t index = feedback->segment;
@@ -117,6 +165,7 @@ static void take_feedback(struct scheduler *scheduler, const struct plan_arrays 
     const struct step_segment *step = &plan->steps[index];
     int32_t drafts = plan->segments[index].draft_count;
     if (feedback->status != STATUS_OK) {
+        drop_snapshot(scheduler, plan, index);
         sequence_finish(sequence, SLUICE_FINISH_ERROR, feedback->status, feedback->message);
         return;
     }

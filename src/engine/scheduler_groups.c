@@ -32,13 +32,13 @@ static int64_t whole_load(const struct scheduler *scheduler) {
 }
 
 bool scheduler_group_has_room(const struct scheduler *scheduler, int32_t group) {
-    int32_t groups = scheduler->options.in_flight_limit;
+    int32_t groups = scheduler->options.group_count;
     return groups == 1 || group_load(scheduler, group) * groups < whole_load(scheduler);
 }
 
 static int32_t lightest_group(const struct scheduler *scheduler) {
     int32_t lightest = 0;
-    for (int32_t group = 1; group < scheduler->options.in_flight_limit; group++) {
+    for (int32_t group = 1; group < scheduler->options.group_count; group++) {
         if (group_load(scheduler, group) < group_load(scheduler, lightest)) {
             lightest = group;
         }
@@ -57,7 +57,7 @@ static struct sequence *find_movable(const struct scheduler *scheduler, int32_t 
 }
 
 void scheduler_even_groups(struct scheduler *scheduler, int32_t group) {
-    if (scheduler->options.in_flight_limit == 1) {
+    if (scheduler->options.group_count == 1) {
         return;
     }
     int32_t lightest = lightest_group(scheduler);

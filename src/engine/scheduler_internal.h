@@ -19,6 +19,8 @@ struct plan_arrays {
     struct round_segment *segments;
     struct sequence **sequences;
     int32_t segment_count;
+    struct step_snapshot *snapshots; /* in order of segments */
+    int32_t snapshot_count;
     int32_t *row_tokens; /* [row_limit]: ids of verify rows; prompts are borrowed from their sequences */
     int32_t row_count;
     int32_t *logit_rows; /* [row_limit] */
@@ -50,7 +52,7 @@ struct scheduler {
     token_mask_word *masks;            /* [rows with logits][words of a mask]; the same */
     const token_mask_word **row_masks; /* [rows with logits]; the same */
     bool has_masks;
-    bool *is_group_busy;    /* [in_flight_limit]: a tick under way chooses its tokens */
+    bool *is_group_busy;    /* [group_count]: a tick under way chooses its tokens */
     int32_t next_group;     /* whose turn it is */
     int32_t uneven_plans;   /* whose group a move would have made more even, since the last move */
     int32_t *matched_pages; /* [pages of a context] scratch: pages found, or a sequence's before it shared
@@ -92,9 +94,15 @@ void scheduler_preempt(struct scheduler *scheduler, struct sequence *sequence);
 /* Plans rows of a running sequence that reads its prompt, as many as fit; false if none do. */
 bool scheduler_plan_prompt(struct scheduler *scheduler, struct sequence *sequence);
 
-/* End of the next part of a prompt that has to end a step, for a snapshot or because it is the last. */
+/* End of the next part of a prompt: where a snapshot is wanted, or the last. */
 int32_t scheduler_next_boundary(const struct scheduler *scheduler, const struct sequence *sequence,
                                 int32_t position);
+
+/*
+ * Shares the pages before the snapshots that lie inside the steps of the plan under construction, and says
+ * where these go. When all else is planned: nothing in the plan may start from them.
+ */
+void scheduler_place_snapshots(struct scheduler *scheduler);
 
 /* Shares what a plan's parts of prompts leave, once, before a plan after it changes the state. */
 void scheduler_share_prompts(struct scheduler *scheduler, struct plan_arrays *plan);

@@ -235,13 +235,47 @@ static void plan_scores(const struct sequence *sequence, int32_t first, int32_t 
     }
 }
 
+/* Whether the plan may choose a token after a part of the sequence's prompt that ends here. */
+static bool may_end_prompt(const struct scheduler *scheduler, const struct sequence *sequence, int32_t end) {
+    return end < sequence->token_count || sequence->group == scheduler->plan->group;
+}
+
+/*
+ * End of the rows that are planned now. If they go beyond a place where a snapshot is wanted, that is
+ * *snapshot, else 0. Where drafts are made a part has one end of a page at most from where others go on, for
+ * one row is kept for a slot.
+ */
+static int32_t find_part_end(const struct scheduler *scheduler, const struct sequence *sequence,
+                             int32_t *snapshot) {
+    const struct scheduler_options *options = &scheduler->options;
+    int32_t room_end = sequence->planned + options->row_limit - scheduler->plan->row_count;
+    int32_t boundary = scheduler_next_boundary(scheduler, sequence, sequence->planned);
+    *snapshot = 0;
+    if (boundary >= room_end || boundary == sequence->token_count) {
+        return smaller(room_end, boundary);
+    }
+    int32_t end = smaller(room_end, scheduler_next_boundary(scheduler, sequence, boundary));
+    bool has_two_rows = options->draft_limit > 0 && end % options->page_tokens == 0;
+    if (has_two_rows || !may_end_prompt(scheduler, sequence, end)) {
+        return boundary;
+    }
+    *snapshot = boundary;
+    return end;
+}
+
+static void add_snapshot(struct plan_arrays *plan, int32_t end) {
+    int32_t segment = plan->segment_count - 1;
+    plan->snapshots[plan->snapshot_count++] = (struct step_snapshot){
+        .segment = segment, .row_count = end - plan->steps[segment].first_position, .slot = -1};
+}
+
 bool scheduler_plan_prompt(struct scheduler *scheduler, struct sequence *sequence) {
     struct plan_arrays *plan = scheduler->plan;
     int32_t first = sequence->planned;
-    int32_t end = smaller(first + scheduler->options.row_limit - plan->row_count,
-                          scheduler_next_boundary(scheduler, sequence, first));
+    int32_t snapshot;
+    int32_t end = find_part_end(scheduler, sequence, &snapshot);
     bool is_last = end == sequence->token_count;
-    if (end <= first || (is_last && sequence->group != plan->group) ||
+    if (end <= first || !may_end_prompt(scheduler, sequence, end) ||
         !scheduler_reserve_pages(scheduler, sequence, end)) {
         return false;
     }
@@ -252,7 +286,10 @@ bool scheduler_plan_prompt(struct scheduler *scheduler, struct sequence *sequenc
     if (is_last) {
         want_tokens(scheduler, sequence, first_row + end - first - 1, NULL, 0);
     }
-    if (is_last || scheduler_next_boundary(scheduler, sequence, end - 1) == end) {
+    if (snapshot > 0) {
+        add_snapshot(plan, snapshot);
+        keep_row(scheduler, snapshot);
+    } else if (is_last || scheduler_next_boundary(scheduler, sequence, end - 1) == end) {
         keep_row(scheduler, end);
     }
     return true;
@@ -297,10 +334,23 @@ static void collect_candidates(struct scheduler *scheduler) {
     };
 }
 
-/* Rows before the drafts whose draft state someone will read: before the next boundary or the known end. */
+/* Where a snapshot is taken inside a segment; 0: nowhere. */
+static int32_t find_snapshot(const struct plan_arrays *plan, int32_t segment) {
+    for (int32_t i = 0; i < plan->snapshot_count; i++) {
+        if (plan->snapshots[i].segment == segment) {
+            return plan->steps[segment].first_position + plan->snapshots[i].row_count;
+        }
+    }
+    return 0;
+}
+
+/*
+ * Rows before the drafts whose draft state someone will read: before the next boundary from the segment's
+ * snapshot on, if it has one, or the known end.
+ */
 static int32_t catch_up_rows(const struct scheduler *scheduler, const struct sequence *sequence,
-                             int32_t first, int32_t end) {
-    int32_t target = scheduler_next_boundary(scheduler, sequence, end - 1);
+                             int32_t first, int32_t end, int32_t snapshot) {
+    int32_t target = scheduler_next_boundary(scheduler, sequence, (snapshot > 0 ? snapshot : end) - 1);
     int32_t first_read = target - scheduler->options.draft_window;
     return first_read >= end ? 0 : smaller(end - first_read, end - first);
 }
@@ -317,8 +367,11 @@ static void plan_draft_work(struct scheduler *scheduler, int32_t index, enum dra
     if (regime == DRAFT_REGIME_COLD) {
         sequence->draft_gap_end = step->first_position + step->row_count;
         segment->kept_row = -1;
+        /* The last restored row knows the token after it of who left the snapshot. */
+        sequence->has_draft_rings &= sequence->restored_from < 0;
     } else {
-        segment->catch_up_rows = catch_up_rows(scheduler, sequence, step->first_position, end);
+        segment->catch_up_rows = catch_up_rows(scheduler, sequence, step->first_position, end,
+                                               find_snapshot(scheduler->plan, index));
         segment->saved_row = sequence->restored_from;
         if (!sequence->has_draft_rings) {
             scheduler_add_slot_operation(scheduler, STEP_SLOT_CLEAR_DRAFT, 0, sequence->slot);
@@ -350,6 +403,7 @@ static void start_plan(struct scheduler *scheduler, int32_t group) {
     struct plan_arrays *plan = scheduler->plan;
     plan->group = group;
     plan->segment_count = 0;
+    plan->snapshot_count = 0;
     plan->row_count = 0;
     plan->logit_row_count = 0;
     plan->candidate_count = 0;
@@ -369,7 +423,7 @@ static void note_rows(struct scheduler *scheduler, double now) {
         }
     }
     scheduler->plan_count++;
-    scheduler->next_group = (plan->group + 1) % scheduler->options.in_flight_limit;
+    scheduler->next_group = (plan->group + 1) % scheduler->options.group_count;
 }
 
 /* What was pending is the plan's; what its end asks for goes into the next one. */
@@ -391,7 +445,9 @@ static struct round_plan make_round(const struct scheduler *scheduler, enum draf
                  .page_updates = given->page_updates,
                  .page_update_count = given->page_update_count,
                  .slot_operations = given->slot_operations,
-                 .slot_operation_count = given->slot_operation_count},
+                 .slot_operation_count = given->slot_operation_count,
+                 .snapshots = plan->snapshots,
+                 .snapshot_count = plan->snapshot_count},
         .segments = plan->segments,
         .regime = regime,
         .starts = scheduler->starts,
@@ -414,7 +470,7 @@ static bool plan_group(struct scheduler *scheduler, int32_t group) {
 }
 
 static bool plan_next_group(struct scheduler *scheduler) {
-    int32_t groups = scheduler->options.in_flight_limit;
+    int32_t groups = scheduler->options.group_count;
     int32_t first = scheduler->next_group;
     for (int32_t i = 0; i < groups; i++) {
         int32_t group = (first + i) % groups;
@@ -423,6 +479,16 @@ static bool plan_next_group(struct scheduler *scheduler) {
         }
     }
     return false;
+}
+
+/* An answer never waits for more ticks than there are groups. */
+static int32_t ticks_allowed(const struct scheduler *scheduler) {
+    for (int32_t group = 0; group < scheduler->options.group_count; group++) {
+        if (scheduler->is_group_busy[group]) {
+            return scheduler->options.group_count;
+        }
+    }
+    return scheduler->options.in_flight_limit;
 }
 
 bool scheduler_plan(struct scheduler *scheduler, double now, struct round_plan *out) {
@@ -434,7 +500,7 @@ bool scheduler_plan(struct scheduler *scheduler, double now, struct round_plan *
     end_where_due(scheduler, &scheduler->running, now);
     end_where_due(scheduler, &scheduler->waiting, now);
     preempt_where_due(scheduler);
-    if (scheduler->plan_count == limit) {
+    if (scheduler->plan_count >= ticks_allowed(scheduler)) {
         return false;
     }
     scheduler->plan = &scheduler->plans[(scheduler->oldest_plan + scheduler->plan_count) % limit];
@@ -446,6 +512,7 @@ bool scheduler_plan(struct scheduler *scheduler, double now, struct round_plan *
     enum draft_regime regime = plan_drafts(scheduler);
     note_rows(scheduler, now);
     give_changes(scheduler);
+    scheduler_place_snapshots(scheduler);
     *out = make_round(scheduler, regime);
     return true;
 }

@@ -38,7 +38,20 @@ struct step_slot_operation {
     int32_t to;
 };
 
-/* In order: page updates, slot operations as they are listed, the layers, the wanted logits. */
+/*
+ * What the rings of a segment's slot hold after its first `row_count` rows is kept in slot `slot`, a
+ * snapshot's; rows of the segment after them change nothing of that.
+ */
+struct step_snapshot {
+    int32_t segment;
+    int32_t row_count;
+    int32_t slot;
+};
+
+/*
+ * In order: page updates, slot operations as they are listed, the layers with snapshots inside the step, the
+ * wanted logits.
+ */
 struct step_plan {
     const struct step_segment *segments;
     int32_t segment_count;
@@ -48,6 +61,8 @@ struct step_plan {
     int32_t page_update_count;
     const struct step_slot_operation *slot_operations;
     int32_t slot_operation_count;
+    const struct step_snapshot *snapshots; /* at most one of each segment */
+    int32_t snapshot_count;
 };
 
 /* Where a draft pass finds the streams of the rows it goes on from. */
@@ -67,6 +82,8 @@ struct draft_plan {
     enum draft_source source;
     const int32_t *source_rows; /* [rows] */
     bool writes_state_only;     /* catch-up (M-12): the draft layer's state rows, no logits */
+    const struct step_snapshot *snapshots;
+    int32_t snapshot_count;
 };
 
 #endif

@@ -6,19 +6,18 @@
 #include "base/clock.h"
 
 struct tick_trace {
-    int rank;
-    int stage;
+    struct trace_place place;
     int64_t capacity;
     int64_t count; /* events so far; the last `capacity` are kept */
     struct trace_tick tick;
     struct trace_event *events; /* a ring */
 };
 
-enum status tick_trace_create(int rank, int stage, int64_t capacity, struct tick_trace **out) {
+enum status tick_trace_create(const struct trace_place *place, int64_t capacity, struct tick_trace **out) {
     enum status status = STATUS_OK;
     struct tick_trace *trace = calloc(1, sizeof *trace);
     CHECK_MEMORY(trace);
-    *trace = (struct tick_trace){.rank = rank, .stage = stage, .capacity = capacity};
+    *trace = (struct tick_trace){.place = *place, .capacity = capacity};
     trace->events = calloc((size_t)capacity, sizeof *trace->events);
     CHECK_MEMORY_GOTO(trace->events);
     *out = trace;
@@ -59,8 +58,7 @@ size_t tick_trace_bytes(const struct tick_trace *trace) {
 
 struct trace_track tick_trace_track(const struct tick_trace *trace) {
     bool is_full = trace->count > trace->capacity;
-    return (struct trace_track){.rank = trace->rank,
-                                .stage = trace->stage,
+    return (struct trace_track){.place = trace->place,
                                 .capacity = trace->capacity,
                                 .first = is_full ? trace->count % trace->capacity : 0,
                                 .count = is_full ? trace->capacity : trace->count};

@@ -14,6 +14,7 @@
 
 enum trace_event_kind {
     TRACE_PLAN,          /* the leader plans */
+    TRACE_AWAIT,         /* has a buffer ready for the boundary of a later tick */
     TRACE_RECEIVE,       /* waits for the boundary of the stage before */
     TRACE_STEP,          /* layers, and on the last stage the head */
     TRACE_SEND_WAIT,     /* waits until the buffer that the step works in has been sent */
@@ -32,8 +33,15 @@ struct trace_tick {
 
 struct tick_trace;
 
-/* Keeps the last `capacity` events of rank `rank`, which runs stage `stage`. */
-enum status tick_trace_create(int rank, int stage, int64_t capacity, struct tick_trace **out);
+/* Whose events: each replica is a process of the timeline, its ranks are threads of it. */
+struct trace_place {
+    int replica;
+    int rank; /* of all replicas' */
+    int stage;
+};
+
+/* Keeps the last `capacity` events of a rank. */
+enum status tick_trace_create(const struct trace_place *place, int64_t capacity, struct tick_trace **out);
 
 /* Frees and nulls; NULL inside is allowed. */
 void tick_trace_destroy(struct tick_trace **trace);
@@ -56,8 +64,7 @@ struct trace_event {
 
 /* What a recorder holds; sent as it is, between processes of the same build. */
 struct trace_track {
-    int32_t rank;
-    int32_t stage;
+    struct trace_place place;
     int64_t capacity;
     int64_t first; /* where the oldest event lies in the ring */
     int64_t count;

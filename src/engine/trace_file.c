@@ -18,7 +18,8 @@ enum { TAIL_BYTES = 64, PROCESSES_MAX = 100000 };
 struct trace_file {
     FILE *file;
     const char *path;
-    int process; /* of this engine in the picture */
+    int process;       /* of this engine in the picture, and of its first replica */
+    int process_count; /* of this engine */
 };
 
 static int open_descriptor(const char *path, int flags) {
@@ -69,6 +70,7 @@ static bool begin_process(struct trace_file *trace) {
             "of process "
             "%d\"}}",
             trace->process == 0 ? "" : ",", trace->process, trace->process, (int)getpid());
+    trace->process_count = 1;
     return true;
 }
 
@@ -98,27 +100,37 @@ fail:
     return status;
 }
 
+static int process_of(const struct trace_file *trace, const struct trace_track *track) {
+    return trace->process + track->place.replica;
+}
+
 void trace_file_add_track(struct trace_file *trace, const struct trace_track *track) {
+    const struct trace_place *place = &track->place;
+    for (; trace->process_count <= place->replica; trace->process_count++) {
+        fprintf(trace->file,
+                ",\n{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": %d, "
+                "\"args\": {\"name\": \"replica %d of engine %d of process %d\"}}",
+                trace->process + trace->process_count, trace->process_count, trace->process, (int)getpid());
+    }
     fprintf(trace->file,
             ",\n{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": %d, \"tid\": %d, "
             "\"args\": {\"name\": \"rank %d, stage %d\"}}",
-            trace->process, track->rank, track->rank, track->stage);
+            process_of(trace, track), place->rank, place->rank, place->stage);
 }
 
 void trace_file_add_events(struct trace_file *trace, const struct trace_track *track,
                            const struct trace_event *events, int64_t count) {
     static const char *const names[] = {
-        [TRACE_PLAN] = "plan",   [TRACE_RECEIVE] = "receive-wait",
-        [TRACE_STEP] = "step",   [TRACE_SEND_WAIT] = "send-wait",
-        [TRACE_SEND] = "send",   [TRACE_CHOOSE] = "choose",
-        [TRACE_DRAFT] = "draft", [TRACE_FEEDBACK_WAIT] = "feedback-wait",
+        [TRACE_PLAN] = "plan",     [TRACE_AWAIT] = "await",         [TRACE_RECEIVE] = "receive-wait",
+        [TRACE_STEP] = "step",     [TRACE_SEND_WAIT] = "send-wait", [TRACE_SEND] = "send",
+        [TRACE_CHOOSE] = "choose", [TRACE_DRAFT] = "draft",         [TRACE_FEEDBACK_WAIT] = "feedback-wait",
     };
     for (int64_t i = 0; i < count; i++) {
         const struct trace_event *event = &events[i];
         fprintf(trace->file,
                 ",\n{\"name\": \"%s\", \"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, "
                 "\"args\": {\"tick\": %" PRIu64 ", \"group\": %d, \"rows\": %" PRId64 "}}",
-                names[event->kind], trace->process, track->rank, event->began * 1e6,
+                names[event->kind], process_of(trace, track), track->place.rank, event->began * 1e6,
                 (event->ended - event->began) * 1e6, event->tick.number, event->tick.group, event->tick.rows);
     }
 }
@@ -127,7 +139,7 @@ enum status trace_file_close(struct trace_file **trace_pointer) {
     struct trace_file *trace = *trace_pointer;
     const char *path = trace->path;
     *trace_pointer = NULL;
-    fprintf(trace->file, "\n], \"processCount\": %d}\n", trace->process + 1);
+    fprintf(trace->file, "\n], \"processCount\": %d}\n", trace->process + trace->process_count);
     bool is_written = ferror(trace->file) == 0;
     is_written &= fclose(trace->file) == 0;
     free(trace);

@@ -51,6 +51,50 @@ const struct case_family case_family_encode_rows = {
     .bench_shape_count = COUNT(encode_rows_bench_shapes),
 };
 
+/* The longest of the segments that have no history; -1: none. */
+static int find_start(const struct case_plan *plan) {
+    int found = -1;
+    for (int s = 0; s < plan->segment_count; s++) {
+        const struct case_segment *segment = &plan->segments[s];
+        if (segment->first_position == 0 &&
+            (found < 0 || segment->row_count > plan->segments[found].row_count)) {
+            found = s;
+        }
+    }
+    return found;
+}
+
+/*
+ * A snapshot of the first half of a segment, in the slot that no segment has. Where a segment has history the
+ * snapshot's rows are not all rows of the plan, which an output must be.
+ */
+static enum status add_snapshot(struct kernel_case *kernel_case, size_t ring, size_t row_bytes) {
+    const struct case_plan *plan = &kernel_case->plan;
+    struct batch_view *batch = &kernel_case->batch;
+    struct row_layout bytes = {.encoding = ROW_F32, .width = 0};
+    int64_t window = kernel_case->shape->window;
+    int64_t *offsets;
+    TRY(kernel_case_add_state_output(kernel_case, ring, &bytes, &exact, &offsets));
+    struct case_output *output = &kernel_case->outputs[kernel_case->output_count - 1];
+    output->is_rows = false;
+    output->dtype = DTYPE_U8;
+    output->row_bytes = row_bytes;
+    int segment = find_start(plan);
+    if (segment < 0) {
+        return STATUS_OK;
+    }
+    int32_t rows = (plan->segments[segment].row_count + 1) / 2;
+    batch->snapshot_count = 1;
+    TRY(case_add_integers(kernel_case, &(int32_t){segment}, 1, &batch->snapshot_segment));
+    TRY(case_add_integers(kernel_case, &rows, 1, &batch->snapshot_rows));
+    TRY(case_add_integers(kernel_case, &(int32_t){0}, 1, &batch->snapshot_slot));
+    int64_t first_row = case_plan_find(plan, plan->segments[segment].sequence, 0);
+    for (int64_t i = rows > window ? rows - window : 0; i < rows; i++) {
+        offsets[first_row + i] = i % window * (int64_t)row_bytes;
+    }
+    return STATUS_OK;
+}
+
 static enum status build_commit_rows(struct kernel_case *kernel_case) {
     const struct case_plan *plan = &kernel_case->plan;
     struct commit_rows_args *args = &kernel_case->args.commit_rows;
@@ -75,7 +119,7 @@ static enum status build_commit_rows(struct kernel_case *kernel_case) {
         }
     }
     args->batch = &kernel_case->batch;
-    return STATUS_OK;
+    return add_snapshot(kernel_case, ring, output->row_bytes);
 }
 
 static const struct case_shape commit_rows_shapes[] = {

@@ -4,27 +4,27 @@
 #include "ops/round.h"
 #include "parallel/collectives_internal.h"
 
-bool parallel_is_alone(const struct step *step) {
-    return step->ranks == NULL || step->ranks->count == 1;
+struct gather_group parallel_stage_group(const struct step *step) {
+    return (struct gather_group){.comm = step->ranks->tensor, .count = step->ranks->count};
 }
 
-void parallel_byte_offsets(const struct step *step, const struct row_shares *shares, size_t row_bytes,
-                           size_t *offsets) {
-    for (int rank = 0; rank <= step->ranks->count; rank++) {
+void parallel_byte_offsets(const struct row_shares *shares, int ranks, size_t row_bytes, size_t *offsets) {
+    for (int rank = 0; rank <= ranks; rank++) {
         offsets[rank] = (size_t)shares->first[rank] * row_bytes;
     }
 }
 
-enum status parallel_gather_tensor(const struct step *step, const struct row_shares *shares,
-                                   struct tensor own, int64_t count, struct tensor *out) {
+enum status parallel_gather_tensor(const struct step *step, struct gather_group group,
+                                   const struct row_shares *shares, struct tensor own, int64_t count,
+                                   struct tensor *out) {
     struct tensor whole = own;
     whole.shape[0] = count;
     TRY(device_arena_alloc(step->queue->arena, tensor_bytes(&whole), &whole.data));
-    if (!step->queue->is_dry) {
+    if (!step->queue->is_dry && count > 0) {
         size_t *offsets = step->ranks->offsets;
-        parallel_byte_offsets(step, shares, (size_t)tensor_row_elements(&own) * dtype_bytes(own.dtype),
+        parallel_byte_offsets(shares, group.count, (size_t)tensor_row_elements(&own) * dtype_bytes(own.dtype),
                               offsets);
-        TRY(comm_gather(step->ranks->tensor, step->queue->stream, own.data, offsets, whole.data));
+        TRY(comm_gather(group.comm, step->queue->stream, own.data, offsets, whole.data));
     }
     *out = whole;
     return STATUS_OK;
@@ -37,7 +37,8 @@ enum status parallel_gather_rows(const struct step *step, const struct placed_ro
     if (step->shares == NULL) {
         return STATUS_OK;
     }
-    return parallel_gather_tensor(step, step->shares, own->tensor, step->batch->row_count, &out->tensor);
+    return parallel_gather_tensor(step, parallel_stage_group(step), step->shares, own->tensor,
+                                  step->batch->row_count, &out->tensor);
 }
 
 enum status parallel_shard_rows(const struct step *step, const struct placed_rows *full,
@@ -111,7 +112,7 @@ enum status parallel_sum_to_own(const struct step *step, struct tensor partial, 
     float *values = partial.data;
     int64_t width = tensor_row_elements(&partial);
     *out = step->shares == NULL ? partial : tensor_slice(&partial, own.first, own.count);
-    if (step->queue->is_dry) {
+    if (step->queue->is_dry || step->batch->row_count == 0) {
         return STATUS_OK;
     }
     if (step->shares == NULL) {
@@ -149,5 +150,5 @@ enum status parallel_gather_picked(const struct step *step, const struct picked_
     if (picked->shares == NULL) {
         return STATUS_OK;
     }
-    return parallel_gather_tensor(step, picked->shares, own, picked->count, out);
+    return parallel_gather_tensor(step, parallel_stage_group(step), picked->shares, own, picked->count, out);
 }

@@ -6,16 +6,25 @@
 
 #include "parallel/rows.h"
 
-/* Whether one rank does it all. */
-bool parallel_is_alone(const struct step *step);
+/* Ranks that bring rows together. */
+struct gather_group {
+    struct comm *comm;
+    int count;
+};
 
-/* offsets[0 .. ranks]: where each rank's rows begin among all. */
-void parallel_byte_offsets(const struct step *step, const struct row_shares *shares, size_t row_bytes,
-                           size_t *offsets);
+/* Ranks of the stage. */
+struct gather_group parallel_stage_group(const struct step *step);
 
-/* Collective. All `count` rows, in the step arena, of tensors that hold each rank's share. */
-enum status parallel_gather_tensor(const struct step *step, const struct row_shares *shares,
-                                   struct tensor own, int64_t count, struct tensor *out);
+/* offsets[0 .. ranks]: where each of `ranks` ranks' rows begin among all. */
+void parallel_byte_offsets(const struct row_shares *shares, int ranks, size_t row_bytes, size_t *offsets);
+
+/*
+ * Collective. All `count` rows, in the step arena, of tensors that hold each rank's share. No rank sends
+ * anything if there are no rows.
+ */
+enum status parallel_gather_tensor(const struct step *step, struct gather_group group,
+                                   const struct row_shares *shares, struct tensor own, int64_t count,
+                                   struct tensor *out);
 
 /*
  * Collective. The own rows of a sum over ranks, from F32 parts (rows, ..) of all rows; `out` is inside of

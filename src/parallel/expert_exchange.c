@@ -1,6 +1,10 @@
 /*
  * Results of experts from wherever they were computed (spec parallelism 5.2 to 5.4).
  *
+ * Replicas may share experts: then rows of a step are those of all of them, and where the ranks of a replica
+ * each have all of its rows, each brings its even share of these (S-27). A replica without rows takes part
+ * with none (E-19).
+ *
  * Every rank learns all picks, so that who sends what to whom needs no further message. A rank computes rows
  * in their order in the step, whichever rank they came from, and sends results back in the order of (row,
  * slot): nothing depends on who comes first (E-6). The owner gets each result by itself (E-9 strict).
@@ -12,7 +16,7 @@
 /* Whole experts on several ranks, and who has which. */
 struct exchange {
     const struct step *step;
-    int64_t rows; /* of the step */
+    int64_t rows; /* of the step, of all replicas */
     int64_t picks;
     size_t result_bytes;       /* of one (row, slot) */
     int32_t *owners;           /* host [rows * picks]: the rank that has the picked expert */
@@ -38,13 +42,13 @@ static void find_owners(const struct exchange *exchange, const struct layer_expe
     for (int64_t pair = 0; pair < exchange->rows * exchange->picks; pair++) {
         int32_t expert = exchange->owners[pair];
         if (ranks->balance == NULL) {
-            exchange->owners[pair] = owner_of(expert, layer->count, ranks->count);
+            exchange->owners[pair] = owner_of(expert, layer->count, ranks->expert_rank_count);
             continue;
         }
         int owner = expert_balance_owner(ranks->balance, layer->layer, expert, pair / exchange->picks);
         expert_balance_count(ranks->balance, layer->layer, expert);
         exchange->owners[pair] = owner;
-        ranks->own_picks[pair] = owner == ranks->rank ? expert : -1;
+        ranks->own_picks[pair] = owner == ranks->expert_rank ? expert : -1;
     }
 }
 
@@ -54,20 +58,20 @@ static enum status begin_exchange(const struct step *step, const struct moe_expe
                                   struct exchange *out) {
     const struct step_ranks *ranks = step->ranks;
     *out = (struct exchange){.step = step,
-                             .rows = step->batch->row_count,
+                             .rows = experts->shape[0],
                              .picks = experts->shape[1],
                              .result_bytes = (size_t)args->out.shape[2] * dtype_bytes(args->out.dtype),
                              .owners = ranks->pair_experts,
                              .send_offsets = ranks->offsets,
                              .computes_picked_only =
-                                 step->shares != NULL && ranks->exchange == EXPERT_EXCHANGE_DISPATCH};
-    if (step->shares != NULL) {
-        out->shares = *step->shares;
+                                 step->expert_shares != NULL && ranks->exchange == EXPERT_EXCHANGE_DISPATCH};
+    if (step->expert_shares != NULL) {
+        out->shares = *step->expert_shares;
     }
     if (step->queue->is_dry) {
         return STATUS_OK;
     }
-    out->receive_offsets = ranks->offsets + ranks->count + 1;
+    out->receive_offsets = ranks->offsets + ranks->expert_rank_count + 1;
     TRY(stream_copy_to_host(step->queue->stream, out->owners, experts->data, tensor_bytes(experts)));
     TRY(stream_synchronize(step->queue->stream));
     find_owners(out, layer);
@@ -117,7 +121,7 @@ static int64_t count_results(const struct exchange *exchange, int owner, int64_t
 
 /* Every rank has all rows: results that each rank computed, one rank's behind the other's. */
 static void count_gathered(const struct exchange *exchange) {
-    for (int rank = 0; rank < exchange->step->ranks->count; rank++) {
+    for (int rank = 0; rank < exchange->step->ranks->expert_rank_count; rank++) {
         exchange->send_offsets[rank + 1] =
             exchange->send_offsets[rank] +
             (size_t)count_results(exchange, rank, 0, exchange->rows) * exchange->result_bytes;
@@ -143,11 +147,11 @@ static enum status gather_results(const struct exchange *exchange, unsigned char
     const size_t *offsets = exchange->send_offsets;
     exchange->send_offsets[0] = 0;
     count_gathered(exchange);
-    TRY(move_results(exchange, ranks->rank, placed, packed + offsets[ranks->rank], true));
-    TRY(comm_gather(ranks->tensor, exchange->step->queue->stream, packed + offsets[ranks->rank], offsets,
-                    packed));
-    for (int rank = 0; rank < ranks->count; rank++) {
-        if (rank != ranks->rank) {
+    TRY(move_results(exchange, ranks->expert_rank, placed, packed + offsets[ranks->expert_rank], true));
+    TRY(comm_gather(ranks->experts, exchange->step->queue->stream, packed + offsets[ranks->expert_rank],
+                    offsets, packed));
+    for (int rank = 0; rank < ranks->expert_rank_count; rank++) {
+        if (rank != ranks->expert_rank) {
             TRY(move_results(exchange, rank, placed, packed + offsets[rank], false));
         }
     }
@@ -167,12 +171,14 @@ static enum status share_results(const struct step *step, const struct moe_exper
     return step->queue->is_dry ? STATUS_OK : gather_results(&exchange, args->out.data, packed);
 }
 
-/* Picks, weights and, if they are wanted, rows of all ranks. */
-static enum status gather_inputs(const struct step *step, bool has_rows, struct moe_experts_args *args) {
-    int64_t rows = step->batch->row_count;
-    TRY(parallel_gather_tensor(step, step->shares, args->experts, rows, &args->experts));
-    TRY(parallel_gather_tensor(step, step->shares, args->weights, rows, &args->weights));
-    return has_rows ? parallel_gather_tensor(step, step->shares, args->x, rows, &args->x) : STATUS_OK;
+/* Picks, weights and, if they are wanted, rows of all ranks of a group. */
+static enum status gather_inputs(const struct step *step, struct gather_group group,
+                                 const struct row_shares *shares, bool has_rows,
+                                 struct moe_experts_args *args) {
+    int64_t rows = shares->first[group.count];
+    TRY(parallel_gather_tensor(step, group, shares, args->experts, rows, &args->experts));
+    TRY(parallel_gather_tensor(step, group, shares, args->weights, rows, &args->weights));
+    return has_rows ? parallel_gather_tensor(step, group, shares, args->x, rows, &args->x) : STATUS_OK;
 }
 
 /* Where each rank's part of an exchange of rows begins: own ones that others compute, others' computed here.
@@ -182,14 +188,14 @@ static void count_rows(const struct exchange *exchange, size_t row_bytes) {
     const int64_t *first = exchange->shares.first;
     exchange->send_offsets[0] = 0;
     exchange->receive_offsets[0] = 0;
-    for (int rank = 0; rank < ranks->count; rank++) {
+    for (int rank = 0; rank < ranks->expert_rank_count; rank++) {
         size_t sent = 0;
         size_t received = 0;
-        for (int64_t row = first[ranks->rank]; row < first[ranks->rank + 1]; row++) {
+        for (int64_t row = first[ranks->expert_rank]; row < first[ranks->expert_rank + 1]; row++) {
             sent += computes_row(exchange, rank, row) ? row_bytes : 0;
         }
         for (int64_t row = first[rank]; row < first[rank + 1]; row++) {
-            received += computes_row(exchange, ranks->rank, row) ? row_bytes : 0;
+            received += computes_row(exchange, ranks->expert_rank, row) ? row_bytes : 0;
         }
         exchange->send_offsets[rank + 1] = exchange->send_offsets[rank] + sent;
         exchange->receive_offsets[rank + 1] = exchange->receive_offsets[rank] + received;
@@ -201,8 +207,8 @@ static enum status pack_rows(const struct exchange *exchange, const struct tenso
                              unsigned char *packed) {
     const struct step_ranks *ranks = exchange->step->ranks;
     size_t row_bytes = (size_t)tensor_row_elements(own) * dtype_bytes(own->dtype);
-    int64_t first = exchange->shares.first[ranks->rank];
-    for (int rank = 0; rank < ranks->count; rank++) {
+    int64_t first = exchange->shares.first[ranks->expert_rank];
+    for (int rank = 0; rank < ranks->expert_rank_count; rank++) {
         for (int64_t row = 0; row < own->shape[0]; row++) {
             if (computes_row(exchange, rank, first + row)) {
                 TRY(copy(exchange->step, packed, (char *)own->data + (size_t)row * row_bytes, row_bytes));
@@ -218,7 +224,7 @@ static enum status keep_computed(const struct exchange *exchange, int64_t count,
     size_t row_bytes = (size_t)tensor_row_elements(tensor) * dtype_bytes(tensor->dtype);
     char *to = tensor->data;
     for (int64_t row = 0; row < exchange->rows && !exchange->step->queue->is_dry; row++) {
-        if (computes_row(exchange, exchange->step->ranks->rank, row)) {
+        if (computes_row(exchange, exchange->step->ranks->expert_rank, row)) {
             TRY(copy(exchange->step, to, (char *)tensor->data + (size_t)row * row_bytes, row_bytes));
             to += row_bytes;
         }
@@ -235,21 +241,21 @@ static enum status dispatch_rows(const struct exchange *exchange, struct moe_exp
     const struct step *step = exchange->step;
     const struct step_ranks *ranks = step->ranks;
     size_t row_bytes = (size_t)tensor_row_elements(&args->x) * dtype_bytes(args->x.dtype);
-    size_t sent_bytes = (size_t)ranks->count * tensor_bytes(&args->x);
+    size_t sent_bytes = (size_t)ranks->expert_rank_count * tensor_bytes(&args->x);
     int64_t received = exchange->rows;
     struct tensor x = args->x;
     void *packed;
     if (!step->queue->is_dry) {
         count_rows(exchange, row_bytes);
-        sent_bytes = exchange->send_offsets[ranks->count];
-        received = (int64_t)(exchange->receive_offsets[ranks->count] / row_bytes);
+        sent_bytes = exchange->send_offsets[ranks->expert_rank_count];
+        received = (int64_t)(exchange->receive_offsets[ranks->expert_rank_count] / row_bytes);
     }
     x.shape[0] = received;
     TRY(device_arena_alloc(step->queue->arena, sent_bytes, &packed));
     TRY(device_arena_alloc(step->queue->arena, tensor_bytes(&x), &x.data));
     if (!step->queue->is_dry) {
         TRY(pack_rows(exchange, &args->x, packed));
-        TRY(comm_exchange(ranks->tensor, step->queue->stream, packed, exchange->send_offsets, x.data,
+        TRY(comm_exchange(ranks->experts, step->queue->stream, packed, exchange->send_offsets, x.data,
                           exchange->receive_offsets));
     }
     args->x = x;
@@ -259,7 +265,7 @@ static enum status dispatch_rows(const struct exchange *exchange, struct moe_exp
 
 /* Results of the own experts, one behind the other in order of (row, slot), in place. */
 static enum status pack_results(const struct exchange *exchange, unsigned char *results) {
-    int own = exchange->step->ranks->rank;
+    int own = exchange->step->ranks->expert_rank;
     const unsigned char *place = results;
     for (int64_t row = 0; row < exchange->rows; row++) {
         for (int64_t slot = 0; slot < exchange->picks && computes_row(exchange, own, row); slot++) {
@@ -278,9 +284,10 @@ static void count_returns(const struct exchange *exchange) {
     const int64_t *first = exchange->shares.first;
     exchange->send_offsets[0] = 0;
     exchange->receive_offsets[0] = 0;
-    for (int rank = 0; rank < ranks->count; rank++) {
-        int64_t sent = count_results(exchange, ranks->rank, first[rank], first[rank + 1]);
-        int64_t received = count_results(exchange, rank, first[ranks->rank], first[ranks->rank + 1]);
+    for (int rank = 0; rank < ranks->expert_rank_count; rank++) {
+        int64_t sent = count_results(exchange, ranks->expert_rank, first[rank], first[rank + 1]);
+        int64_t received =
+            count_results(exchange, rank, first[ranks->expert_rank], first[ranks->expert_rank + 1]);
         exchange->send_offsets[rank + 1] =
             exchange->send_offsets[rank] + (size_t)sent * exchange->result_bytes;
         exchange->receive_offsets[rank + 1] =
@@ -292,9 +299,9 @@ static void count_returns(const struct exchange *exchange) {
 static enum status place_results(const struct exchange *exchange, const unsigned char *received,
                                  unsigned char *placed) {
     const struct step_ranks *ranks = exchange->step->ranks;
-    int64_t first = exchange->shares.first[ranks->rank] * exchange->picks;
-    int64_t end = exchange->shares.first[ranks->rank + 1] * exchange->picks;
-    for (int rank = 0; rank < ranks->count; rank++) {
+    int64_t first = exchange->shares.first[ranks->expert_rank] * exchange->picks;
+    int64_t end = exchange->shares.first[ranks->expert_rank + 1] * exchange->picks;
+    for (int rank = 0; rank < ranks->expert_rank_count; rank++) {
         for (int64_t pair = first; pair < end; pair++) {
             if (exchange->owners[pair] == rank) {
                 TRY(copy(exchange->step, placed + (size_t)(pair - first) * exchange->result_bytes, received,
@@ -317,7 +324,7 @@ static enum status return_results(const struct exchange *exchange, struct tensor
     }
     TRY(pack_results(exchange, results.data));
     count_returns(exchange);
-    TRY(comm_exchange(step->ranks->tensor, step->queue->stream, results.data, exchange->send_offsets,
+    TRY(comm_exchange(step->ranks->experts, step->queue->stream, results.data, exchange->send_offsets,
                       received, exchange->receive_offsets));
     return place_results(exchange, received, out->data);
 }
@@ -327,7 +334,9 @@ static enum status exchange_rows(const struct step *step, const struct moe_exper
                                  const struct layer_experts *layer) {
     struct moe_experts_args here = *args;
     struct exchange exchange;
-    TRY(gather_inputs(step, step->ranks->exchange == EXPERT_EXCHANGE_GATHER, &here));
+    const struct gather_group group = {.comm = step->ranks->experts, .count = step->ranks->expert_rank_count};
+    TRY(gather_inputs(step, group, step->expert_shares, step->ranks->exchange == EXPERT_EXCHANGE_GATHER,
+                      &here));
     TRY(begin_exchange(step, args, &here.experts, layer, &exchange));
     TRY(keep_own_picks(&exchange, &here.experts));
     if (exchange.computes_picked_only) {
@@ -339,12 +348,38 @@ static enum status exchange_rows(const struct step *step, const struct moe_exper
     return return_results(&exchange, here.out, &args->out);
 }
 
+/*
+ * Replicas share experts, and every rank of the stage has all rows of its own: each brings its share of them,
+ * and the results come together.
+ */
+static enum status exchange_even_share(const struct step *step, const struct moe_experts_args *args,
+                                       const struct layer_experts *layer) {
+    const struct step_ranks *ranks = step->ranks;
+    struct row_shares shares = row_shares_even(step->batch->row_count, ranks->count);
+    int rank = step->queue->is_dry ? 0 : ranks->rank;
+    int64_t first = shares.first[rank];
+    int64_t count = shares.first[rank + 1] - first;
+    struct moe_experts_args own = *args;
+    own.x = tensor_slice(&args->x, first, count);
+    own.experts = tensor_slice(&args->experts, first, count);
+    own.weights = tensor_slice(&args->weights, first, count);
+    own.out = tensor_slice(&args->out, first, count);
+    TRY(exchange_rows(step, &own, layer));
+    if (step->queue->is_dry || ranks->count == 1 || step->batch->row_count == 0) {
+        return STATUS_OK;
+    }
+    parallel_byte_offsets(&shares, ranks->count,
+                          (size_t)tensor_row_elements(&args->out) * dtype_bytes(args->out.dtype),
+                          ranks->offsets);
+    return comm_gather(ranks->tensor, step->queue->stream, own.out.data, ranks->offsets, args->out.data);
+}
+
 /* Every expert is cut: each rank has a part of every result. */
 static enum status sum_results(const struct step *step, const struct moe_experts_args *args) {
     struct moe_experts_args partial = *args;
     struct tensor sum;
     if (step->shares != NULL) {
-        TRY(gather_inputs(step, true, &partial));
+        TRY(gather_inputs(step, parallel_stage_group(step), step->shares, true, &partial));
     }
     STEP_TENSOR(step, DTYPE_F32, &partial.out, step->batch->row_count, args->out.shape[1],
                 args->out.shape[2]);
@@ -356,14 +391,18 @@ static enum status sum_results(const struct step *step, const struct moe_experts
 enum status parallel_moe_experts(const struct step *step, const struct placed_rows *rows,
                                  const struct moe_experts_args *args, const struct layer_experts *layer) {
     TRY(parallel_expect_own(step, rows, "experts"));
-    if (parallel_is_alone(step)) {
+    if (step->ranks == NULL || step->ranks->expert_rank_count == 1) {
         return op_moe_experts(step->queue, args);
     }
     size_t mark = device_arena_mark(step->queue->arena);
     if (!step->ranks->has_expert_parallelism) {
         TRY(sum_results(step, args));
+    } else if (step->expert_shares == NULL) {
+        TRY(share_results(step, args, layer));
+    } else if (step->shares == NULL) {
+        TRY(exchange_even_share(step, args, layer));
     } else {
-        TRY(step->shares == NULL ? share_results(step, args, layer) : exchange_rows(step, args, layer));
+        TRY(exchange_rows(step, args, layer));
     }
     device_arena_release(step->queue->arena, mark);
     return STATUS_OK;

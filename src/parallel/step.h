@@ -29,18 +29,21 @@ enum expert_exchange {
 
 struct expert_balance;
 
-/* The group of ranks that shares a step's work; for parallel/ only. */
+/* The groups of ranks that share a step's work; for parallel/ only. Dry runs need no communicators. */
 struct step_ranks {
-    struct comm *tensor;         /* ranks of the stage; each has a part of the matrices. Dry runs need none */
-    int rank;                    /* this one's place among them, */
-    int count;                   /* and how many there are */
+    struct comm *tensor;  /* ranks of the stage; each has a part of the matrices */
+    int rank;             /* this one's place among them, */
+    int count;            /* and how many there are */
+    struct comm *experts; /* ranks that share experts: the stage's, of all replicas that share them */
+    int expert_rank;
+    int expert_rank_count;
     bool has_expert_parallelism; /* whole experts on these ranks, else every expert cut between them */
     enum expert_exchange exchange;
     bool gathers_late;     /* the first projections of attention run on the own rows (spec parallelism 3.6) */
-    int32_t *pair_experts; /* host scratch [rows of a step * picks] */
+    int32_t *pair_experts; /* host scratch [rows of a step, of all replicas * picks] */
     struct expert_balance *balance; /* NULL: whole experts lie in order, each on one rank */
-    int32_t *own_picks;             /* with it: host scratch [rows of a step * picks] */
-    size_t *offsets;                /* host scratch [2 * (ranks + 1)] */
+    int32_t *own_picks;             /* with it: host scratch as pair_experts */
+    size_t *offsets;                /* host scratch [2 * (expert ranks + 1)] */
 };
 
 struct step {
@@ -50,6 +53,9 @@ struct step {
     enum dtype activation;           /* element type of activations */
     const struct step_ranks *ranks;  /* NULL: one rank does it all */
     const struct row_shares *shares; /* NULL: every rank works on all rows; for parallel/ only */
+    /* Which rows of all replicas each expert rank brings; NULL: every rank has all rows; for parallel/ only.
+     */
+    const struct row_shares *expert_shares;
 };
 
 /* A tensor in the step arena: STEP_TENSOR(step, step->activation, &x, rows, width). */

@@ -3,7 +3,7 @@
  * had not finished goes on where its tokens end.
  *
  * With several workers each is a replica with the whole model; a request goes to the one that knows its
- * beginning (server/replica_router.h). When a worker dies, or does not answer, or makes no step with work at
+ * beginning (engine/replica_router.h). When a worker dies, or does not answer, or makes no step with work at
  * hand, its requests go to the others at once, or wait until it is back. Tokens are never repeated or taken
  * back: a worker goes on from prompt and tokens with the same bits (drafts by rejection sampling excepted,
  * whose text depends on their number). A request over which two workers died without a new token in between

@@ -4,8 +4,8 @@
 
 #include <pthread.h>
 
+#include "engine/replica_router.h"
 #include "server/journal.h"
-#include "server/replica_router.h"
 #include "server/supervisor.h"
 #include "server/wire_connection.h"
 

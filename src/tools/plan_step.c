@@ -23,7 +23,7 @@ struct dry_run {
     struct device_arena arena;
     struct op_queue queue;
     struct state_pool states;
-    struct step_ranks ranks; /* of a tensor group */
+    struct step_ranks ranks; /* of a tensor group, and of an expert group */
 };
 
 /* Rows of one pass. */
@@ -114,11 +114,24 @@ static uint64_t larger(uint64_t a, uint64_t b) {
     return a > b ? a : b;
 }
 
+static int64_t draft_rows(const struct plan_request *request) {
+    return request->sequence_limit < request->step_tokens ? request->sequence_limit : request->step_tokens;
+}
+
+/* Whatever a rank's own rows: those of other replicas may be as many as a pass can have. */
+static int64_t rows_at_experts(const struct dry_run *run, bool is_draft) {
+    return run->request->mesh.data * (is_draft ? draft_rows(run->request) : run->request->step_tokens);
+}
+
 /* The most that a part takes at once for such rows, if it is more than `out`. */
 static enum status measure(struct dry_run *run, part_runner part, struct dry_rows rows, uint64_t *out) {
     const struct step_segment segment = {.row_count = (int32_t)rows.count};
     const struct step_plan plan = {.segments = &segment, .segment_count = 1};
     struct row_shares shares = {.first = {0, rows.own}};
+    struct row_shares expert_shares = {
+        .first = {0, rows.is_shared ? rows.own : shard_cut_rows(rows.count, 0, run->ranks.count).count}};
+    shares.first[run->ranks.count] = rows.count;
+    expert_shares.first[run->ranks.expert_rank_count] = rows_at_experts(run, part == run_draft);
     struct batch_view batch;
     struct boundary boundaries[2];
     device_arena_init_planning(&run->arena);
@@ -133,8 +146,12 @@ static enum status measure(struct dry_run *run, part_runner part, struct dry_row
                         .batch = &batch,
                         .states = run->states.rows,
                         .activation = numerics_activation_dtype(run->request->numerics),
-                        .ranks = run->ranks.count == 1 ? NULL : &run->ranks,
-                        .shares = boundaries[0].shares};
+                        .ranks = run->ranks.expert_rank_count == 1 ? NULL : &run->ranks,
+                        .shares = boundaries[0].shares,
+                        .expert_shares = boundaries[0].shares};
+    if (run->ranks.expert_rank_count > run->ranks.count) {
+        step.expert_shares = &expert_shares;
+    }
     TRY(part(run, &step, boundaries));
     *out = larger(*out, run->arena.high_water - boundary_bytes);
     return STATUS_OK;
@@ -168,12 +185,12 @@ static enum status measure_step(struct dry_run *run, part_runner part, uint64_t 
 static enum status measure_drafts(struct dry_run *run, uint64_t *out) {
     const struct plan_request *request = run->request;
     int64_t limit = request->step_tokens;
-    int64_t draft_rows = request->sequence_limit < limit ? request->sequence_limit : limit;
+    int64_t rows = draft_rows(request);
     TRY(measure(run, run_draft_state, rows_of(run, limit), out));
-    TRY(measure(run, run_draft, rows_of(run, draft_rows), out));
+    TRY(measure(run, run_draft, rows_of(run, rows), out));
     if (plan_shares_rows(request, (double)limit)) {
-        TRY(measure(run, run_draft_state, unshared(draft_rows), out));
-        TRY(measure(run, run_draft, unshared(draft_rows), out));
+        TRY(measure(run, run_draft_state, unshared(rows), out));
+        TRY(measure(run, run_draft, unshared(rows), out));
     }
     return STATUS_OK;
 }
@@ -221,11 +238,15 @@ enum status plan_step_measure(const struct plan_model *model, const struct plan_
                                                .context_tokens = request->context_tokens,
                                                .page_tokens = request->page_tokens};
     *out = (struct plan_step_bytes){0};
-    run.ranks = (struct step_ranks){.count = request->mesh.tensor,
-                                    .has_expert_parallelism = request->mesh.has_expert_parallelism,
-                                    .exchange = plan_expert_exchange(model->model, request),
-                                    .gathers_late = true,
-                                    .balance = plan_moves_experts(request) ? &balance : NULL};
+    run.ranks =
+        (struct step_ranks){.count = request->mesh.tensor,
+                            .expert_rank_count = request->mesh.has_expert_parallelism
+                                                     ? mesh_group_size(&request->mesh, MESH_GROUP_EXPERT)
+                                                     : request->mesh.tensor,
+                            .has_expert_parallelism = request->mesh.has_expert_parallelism,
+                            .exchange = plan_expert_exchange(model->model, request),
+                            .gathers_late = true,
+                            .balance = plan_moves_experts(request) ? &balance : NULL};
     TRY_GOTO(bind_placeholders(model, request));
     TRY_GOTO(backend_find("cpu", &backend));
     TRY_GOTO(backend->build_table(request->numerics, "auto", &run.table));

@@ -21,7 +21,7 @@ static enum status parse(unsigned bit, int argc, char **argv, struct cli_options
     int word_count = 0;
     int wants_help = 0;
     *options = (struct cli_options){0};
-    return options_parse(cli_option_table(), &command, argc, argv, options, &word_count, &wants_help);
+    return options_parse(cli_option_table(), &command, NULL, argc, argv, options, &word_count, &wants_help);
 }
 
 static void test_defaults_of_generate(void **state) {

@@ -44,6 +44,11 @@ expect "decode words" '<think>' run --model "$model" --decode 4081
 expect "decode json" '1234' run_on '{"token_ids": [6895, 22]}' --tokenizer "$tokenizer" --decode
 expect "decode to json" $'{"text": "1234"}\n' run_on '[6895, 22]' --tokenizer "$tokenizer" --decode --json
 
+# Options from a file, and one of the command line that goes before.
+printf 'tokenizer: %s\njson: yes\n' "$tokenizer" >"$work/options.yaml"
+expect "a file of options" $'{"token_ids": [6895, 22]}\n' run_on '1234' --config "$work/options.yaml"
+expect "words before a file" $'6895 22\n' run_on '1234' --no-json --config "$work/options.yaml"
+
 [[ $(run_on '<｜User｜>' --model "$model") == *" "* ]] || fail "control text is plain without --match-added-tokens"
 
 # Any bytes survive the way there and back.
@@ -64,6 +69,9 @@ refuse "unknown id" 1 "the token id 4096 at index 1 is not in the tokenizer's vo
     run_on '5 4096' --model "$model" --decode
 refuse "no list" 1 'the JSON with token ids has no array "token_ids"' run_on '{"ids": [1]}' --model "$model" --decode
 refuse "no integer" 1 'entry 1 of "token_ids" is not a token id' run_on '[1, 2.5]' --model "$model" --decode
+printf 'jsn: yes\n' >"$work/wrong.yaml"
+refuse "a wrong file of options" 2 "$work/wrong.yaml, line 1: unknown option jsn; did you mean json?" \
+    run_on 'a' --config "$work/wrong.yaml"
 run --model "$work/none" </dev/null >"$work/output" 2>"$work/errors" && fail "a missing model is accepted"
 grep -q "$work/none/tokenizer.json" "$work/errors" || fail "the missing file is not named: $(cat "$work/errors")"
 

@@ -19,7 +19,7 @@ static void parse(unsigned command, int argc, const char *const *argv, struct cl
     }
     memset(out, 0, sizeof *out);
     enum status status =
-        options_parse(cli_option_table(), &description, argc, words, out, &word_count, &wants_help);
+        options_parse(cli_option_table(), &description, NULL, argc, words, out, &word_count, &wants_help);
     if (status != STATUS_OK) {
         fail_msg("%s", error_last()->message);
     }
@@ -111,11 +111,30 @@ static void test_replicas_share_the_cores(void **state) {
     arena_deinit(&arena);
 }
 
+/* One worker has all replicas and all cores; replicas without common experts are workers of their own. */
+static void test_replicas_that_share_experts(void **state) {
+    static const char *const argv[] = {"-m", "model", "-dp", "2", "--enable-expert-parallel"};
+    struct cli_options front;
+    struct cli_options worker;
+    struct arena arena;
+    (void)state;
+    arena_init(&arena, 1024);
+    pass_on(sizeof argv / sizeof argv[0], argv, &arena, &front, &worker);
+    assert_true(cli_replicas_share_experts(&front));
+    assert_int_equal(worker.data_parallel_size, 2);
+    assert_int_equal(worker.threads, 0);
+    pass_on(4, argv, &arena, &front, &worker);
+    assert_false(cli_replicas_share_experts(&front));
+    assert_int_equal(worker.data_parallel_size, 1);
+    arena_deinit(&arena);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_kinds_of_values),
         cmocka_unit_test(test_defaults_need_no_words),
         cmocka_unit_test(test_replicas_share_the_cores),
+        cmocka_unit_test(test_replicas_that_share_experts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

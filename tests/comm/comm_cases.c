@@ -308,31 +308,113 @@ int case_messages(struct comm *comm) {
     return check_messages(comm, true) + check_messages(comm, false);
 }
 
-/* Rank 0 to rank 1, longer than what MPI takes in one piece here, and of an odd size. */
-int case_long_message(struct comm *comm) {
+enum { MEGABYTE = 1 << 20, LONG_ROOM = 66 * MEGABYTE };
+
+static unsigned char long_byte(size_t place) {
+    return (unsigned char)(place * 7 + place / 4099);
+}
+
+/* Rank 0 to rank 1, who knows the size, or has room for more. */
+static int check_long_message(struct comm *comm, size_t bytes, bool is_early) {
     int failure_count = 0;
-    const size_t bytes = (65u << 20) + 12345;
-    if (comm_size(comm) == 1 || comm_rank(comm) > 1) {
-        return 0;
-    }
-    unsigned char *memory = get_memory(bytes);
+    unsigned char *memory = get_memory(LONG_ROOM);
     struct comm_request request;
     if (comm_rank(comm) == 0) {
         for (size_t i = 0; i < bytes; i++) {
-            memory[i] = (unsigned char)(i * 7 + i / 4099);
+            memory[i] = long_byte(i);
         }
         EXPECT(comm_start_send(comm, NULL, 1, memory, bytes, &request) == STATUS_OK);
+        EXPECT(comm_wait(comm, &request) == STATUS_OK);
+    } else if (is_early) {
+        EXPECT(comm_start_receive_early(comm, NULL, 0, memory, LONG_ROOM, &request) == STATUS_OK);
+        EXPECT(comm_wait_sized(comm, &request, bytes) == STATUS_OK);
     } else {
         EXPECT(comm_start_receive(comm, NULL, 0, memory, bytes, &request) == STATUS_OK);
+        EXPECT(comm_wait(comm, &request) == STATUS_OK);
     }
-    EXPECT(comm_wait(comm, &request) == STATUS_OK);
     size_t wrong_count = 0;
     for (size_t i = 0; i < bytes; i++) {
-        wrong_count += memory[i] != (unsigned char)(i * 7 + i / 4099);
+        wrong_count += memory[i] != long_byte(i);
     }
     EXPECT(wrong_count == 0);
     free(memory);
     return failure_count;
+}
+
+/* Longer than what MPI takes in one piece here, of odd sizes and of just so many megabytes. */
+int case_long_message(struct comm *comm) {
+    static const size_t sizes[] = {65 * MEGABYTE + 12345, 64 * MEGABYTE, 64 * MEGABYTE - 1, LONG_ROOM, 1000};
+    int failure_count = 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0] && comm_size(comm) > 1 && comm_rank(comm) < 2;
+         i++) {
+        failure_count += check_long_message(comm, sizes[i], true);
+        failure_count += i < 2 ? check_long_message(comm, sizes[i], false) : 0;
+    }
+    return failure_count;
+}
+
+/* `sent` bytes for who has room for 64 and should have got `expected`; who comes first is asked for. */
+static int check_early_receive(struct comm *comm, size_t sent, size_t expected, bool is_sender_first) {
+    int failure_count = 0;
+    unsigned char memory[80] = {0};
+    struct comm_request request = {NULL};
+    if (comm_rank(comm) == 0) {
+        EXPECT(is_sender_first || comm_barrier(comm) == STATUS_OK);
+        memset(memory, 5, sent);
+        EXPECT(comm_start_send(comm, NULL, 1, memory, sent, &request) == STATUS_OK);
+        EXPECT(!is_sender_first || comm_barrier(comm) == STATUS_OK);
+        EXPECT(comm_wait(comm, &request) == STATUS_OK);
+        return failure_count;
+    }
+    EXPECT(!is_sender_first || comm_barrier(comm) == STATUS_OK);
+    if (comm_rank(comm) == 1) {
+        EXPECT(comm_start_receive_early(comm, NULL, 0, memory, 64, &request) == STATUS_OK);
+    }
+    EXPECT(is_sender_first || comm_barrier(comm) == STATUS_OK);
+    if (comm_rank(comm) == 1 && sent == expected) {
+        EXPECT(comm_wait_sized(comm, &request, expected) == STATUS_OK);
+        EXPECT(memory[0] == (sent > 0 ? 5 : 0) && memory[63] == (sent == 64 ? 5 : 0) && memory[64] == 0);
+    } else if (comm_rank(comm) == 1) {
+        char sentence[64];
+        snprintf(sentence, sizeof sentence, "expected %zu bytes of rank 0", expected);
+        EXPECT(comm_wait_sized(comm, &request, expected) == STATUS_INTERNAL);
+        EXPECT(strstr(error_last()->message, sentence) != NULL);
+    }
+    return failure_count;
+}
+
+/* A receive that is taken back takes no message. */
+static int check_cancelled_receive(struct comm *comm) {
+    int failure_count = 0;
+    unsigned char memory[2] = {1, 2};
+    struct comm_request request = {NULL};
+    if (comm_rank(comm) == 1) {
+        EXPECT(comm_start_receive_early(comm, NULL, 0, &memory[0], 1, &request) == STATUS_OK);
+        comm_cancel(comm, &request);
+        EXPECT(request.state == NULL);
+        comm_cancel(comm, &request);
+    }
+    EXPECT(comm_barrier(comm) == STATUS_OK);
+    if (comm_rank(comm) == 0) {
+        EXPECT(comm_start_send(comm, NULL, 1, &memory[1], 1, &request) == STATUS_OK);
+        EXPECT(comm_wait(comm, &request) == STATUS_OK);
+    } else if (comm_rank(comm) == 1) {
+        memory[1] = 0;
+        EXPECT(comm_start_receive(comm, NULL, 0, &memory[1], 1, &request) == STATUS_OK);
+        EXPECT(comm_wait(comm, &request) == STATUS_OK);
+        EXPECT(memory[0] == 1 && memory[1] == 2);
+    }
+    return failure_count;
+}
+
+int case_early_receives(struct comm *comm) {
+    static const size_t sizes[][2] = {{64, 64}, {1, 1}, {0, 0}, {40, 41}, {41, 40}, {80, 64}, {0, 3}, {9, 9}};
+    int failure_count = 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0] && comm_size(comm) > 1; i++) {
+        failure_count += check_early_receive(comm, sizes[i][0], sizes[i][1], true);
+        failure_count += check_early_receive(comm, sizes[i][0], sizes[i][1], false);
+    }
+    return failure_count + (comm_size(comm) > 1 ? check_cancelled_receive(comm) : 0);
 }
 
 /* One wrong size, then a message that fits: the fault does not spoil what follows. */
@@ -496,5 +578,5 @@ int case_idle_root(struct comm *comm) {
 int all_cases(struct comm *comm, int random_count) {
     return case_sums(comm) + case_scattered_sums(comm) + case_gather(comm) + case_exchange(comm) +
            case_broadcast(comm) + case_agree(comm) + case_messages(comm) + case_wrong_size(comm) +
-           case_sent_bytes(comm) + case_random(comm, 1000, random_count);
+           case_early_receives(comm) + case_sent_bytes(comm) + case_random(comm, 1000, random_count);
 }

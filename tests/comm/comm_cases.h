@@ -33,6 +33,7 @@ int case_agree(struct comm *comm);
 int case_messages(struct comm *comm);
 int case_long_message(struct comm *comm);
 int case_sent_bytes(struct comm *comm);
+int case_early_receives(struct comm *comm);
 
 /* A receive and a message of different sizes; in groups of more than one. */
 int case_wrong_size(struct comm *comm);

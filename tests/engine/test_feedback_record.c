@@ -69,7 +69,7 @@ static struct message write_message(enum status status) {
     struct round_plan plan = make_plan();
     struct round_feedback feedback[SAMPLED];
     struct feedback_tick tick = {
-        .number = 6, .status = status, .message = "no draft came of it", .draft_seconds = 0.25};
+        .number = 6, .status = status, .message = "no draft came of it", .stages = {1.5, 2.5, 0.75, 0.25}};
     struct message message = {.bytes = feedback_record_bytes(&shape, SAMPLED)};
     message.memory = calloc(1, message.bytes);
     message.extra = calloc(1, feedback_extra_bytes_max(&shape));
@@ -112,7 +112,8 @@ static void test_feedback_comes_back(void **state) {
     assert_int_equal(read.result.feedback_count, SAMPLED);
     assert_int_equal(tick.number, 6);
     assert_int_equal(tick.status, STATUS_OK);
-    assert_true(tick.draft_seconds == 0.25);
+    assert_true(tick.stages.slowest_before == 1.5 && tick.stages.all_before == 2.5);
+    assert_true(tick.stages.last == 0.75 && tick.stages.draft == 0.25);
     assert_int_equal(out[0].segment, 0);
     assert_int_equal(out[0].accepted_drafts, 1);
     assert_int_equal(out[0].token_count, 2);

@@ -24,6 +24,8 @@ static const struct step_segment segments[] = {
 static const struct step_page_update updates[] = {{1, 0, 5}, {0, 2, 6}};
 static const struct step_slot_operation operations[] = {{STEP_SLOT_COPY, 1, 2}};
 
+static const struct step_snapshot snapshots[] = {{0, 2, 4}, {1, 2, 3}};
+
 static struct step_plan make_step(void) {
     return (struct step_plan){.segments = segments,
                               .segment_count = 2,
@@ -32,7 +34,9 @@ static struct step_plan make_step(void) {
                               .page_updates = updates,
                               .page_update_count = 2,
                               .slot_operations = operations,
-                              .slot_operation_count = 1};
+                              .slot_operation_count = 1,
+                              .snapshots = snapshots,
+                              .snapshot_count = 2};
 }
 
 struct fixture {
@@ -90,6 +94,8 @@ static void expect_step(const struct step_plan *step) {
     assert_memory_equal(step->page_updates, updates, sizeof updates);
     assert_int_equal(step->slot_operation_count, 1);
     assert_memory_equal(step->slot_operations, operations, sizeof operations);
+    assert_int_equal(step->snapshot_count, 2);
+    assert_memory_equal(step->snapshots, snapshots, sizeof snapshots);
 }
 
 static void test_a_step_comes_back(void **state) {
@@ -109,13 +115,17 @@ static void test_a_draft_comes_back(void **state) {
                                            .segment_count = 2,
                                            .source = DRAFT_SOURCE_SAVED,
                                            .source_rows = source_rows,
-                                           .writes_state_only = true}};
+                                           .writes_state_only = true,
+                                           .snapshots = snapshots + 1,
+                                           .snapshot_count = 1}};
     struct plan_record out;
     (void)pass(*state, &record, 0, &out);
     assert_int_equal(out.draft.source, DRAFT_SOURCE_SAVED);
     assert_true(out.draft.writes_state_only);
     assert_int_equal(out.draft.segment_count, 2);
     assert_memory_equal(out.draft.source_rows, source_rows, sizeof source_rows);
+    assert_int_equal(out.draft.snapshot_count, 1);
+    assert_memory_equal(out.draft.snapshots, snapshots + 1, sizeof *snapshots);
     (void)pass(*state, &(struct plan_record){.kind = PLAN_KIND_PASSES_END}, 1, &out);
     (void)pass(*state, &(struct plan_record){.kind = PLAN_KIND_END}, 2, &out);
 }

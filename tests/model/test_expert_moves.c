@@ -14,23 +14,8 @@
 
 enum { LAYERS = 8, EXPERTS = 8, PICKS = 2, ROWS = 12, INTERVAL = 4 };
 
-static char directory[FIXTURE_PATH_BYTES];
-
-static int set_up(void **state) {
-    (void)state;
-    fixture_make(directory);
-    model_synthesise(directory, LAYOUT_CONFIG, NULL, 0);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    fixture_remove(directory);
-    return 0;
-}
-
 static struct sluice_engine_options options_of(int tensor, bool moves, int copies) {
-    struct sluice_engine_options options = model_options(directory);
+    struct sluice_engine_options options = model_options(layout_fixture_directory());
     options.step_token_limit = 2 * ROWS;
     options.sequence_limit = ROWS; /* that many rows may ask for logits */
     options.parallel = (struct sluice_parallel_options){.pipeline = 1,
@@ -181,5 +166,5 @@ int main(void) {
         cmocka_unit_test(ranks_hold_their_places),
         cmocka_unit_test(what_cannot_be_is_refused),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, layout_fixture_set_up, layout_fixture_tear_down);
 }

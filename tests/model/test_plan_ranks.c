@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 
+#include <pthread.h>
+
 #include "engine/executor_internal.h"
 #include "support/model_fixture.h"
 #include "tools/plan_memory.h"
@@ -18,21 +20,6 @@
 #include "weights/fixture.h"
 
 enum { ROWS = 64 };
-
-static char directory[FIXTURE_PATH_BYTES];
-
-static int set_up(void **state) {
-    (void)state;
-    fixture_make(directory);
-    model_synthesise(directory, LAYOUT_CONFIG, NULL, 0);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    fixture_remove(directory);
-    return 0;
-}
 
 /* One tensor group, and what is asked of it. */
 struct ranks_case {
@@ -42,6 +29,7 @@ struct ranks_case {
     bool moves_experts;
     int drafts;
     enum sluice_numerics numerics;
+    int data; /* replicas that share the experts; 0: one */
 };
 
 /* A plan and an engine for the same. */
@@ -49,7 +37,8 @@ struct pair {
     struct plan_model model;
     struct plan_step_bytes step;
     struct plan plan;
-    struct engine_core *engine;
+    struct engine_core *engine; /* of the first rank, */
+    struct engine_core *other;  /* and of the second replica */
 };
 
 static void pair_open(struct pair *pair, const struct ranks_case *asked) {
@@ -57,19 +46,21 @@ static void pair_open(struct pair *pair, const struct ranks_case *asked) {
     struct plan_machine machine;
     const struct plan_machine_request machine_request = {.gpus = "4x64GB", .memory_share = 0.9};
     struct plan_request request = plan_request_default();
-    struct sluice_engine_options options = model_options(directory);
+    struct sluice_engine_options options = model_options(layout_fixture_directory());
     options.numerics = asked->numerics;
     options.step_token_limit = ROWS + 1;
     options.sequence_limit = 5;
     options.draft.limit = asked->drafts;
     options.parallel = (struct sluice_parallel_options){
+        .data = asked->data,
         .pipeline = 1,
         .tensor = asked->tensor,
         .has_expert_parallelism = asked->has_expert_parallelism,
         .has_movable_experts = asked->moves_experts,
         .expert_copies = asked->moves_experts ? asked->tensor : 0,
         .row_sharing = asked->shares_rows ? SLUICE_ROW_SHARING_AUTO : SLUICE_ROW_SHARING_OFF};
-    request.mesh = (struct mesh_shape){1, 1, 1, asked->tensor, asked->has_expert_parallelism};
+    int data = asked->data == 0 ? 1 : asked->data;
+    request.mesh = (struct mesh_shape){data, 1, 1, asked->tensor, asked->has_expert_parallelism};
     request.has_sequence_parallelism = asked->shares_rows;
     request.has_movable_experts = asked->moves_experts;
     request.expert_copies = options.parallel.expert_copies;
@@ -79,16 +70,20 @@ static void pair_open(struct pair *pair, const struct ranks_case *asked) {
     request.step_tokens = options.step_token_limit;
     request.draft_limit = asked->drafts;
     request.has_prefix_cache = false;
-    snprintf(path, sizeof path, "%s/config.json", directory);
+    snprintf(path, sizeof path, "%s/config.json", layout_fixture_directory());
     EXPECT_OK(plan_model_read(path, NULL, asked->drafts, &pair->model));
     EXPECT_OK(plan_machine_read(&machine_request, &machine));
-    machine = plan_machine_scale(&machine, asked->tensor);
+    machine = plan_machine_scale(&machine, data * asked->tensor);
     EXPECT_OK(plan_step_measure(&pair->model, &request, &pair->step));
     EXPECT_OK(plan_make(&pair->model, &machine, &request, &pair->step, &pair->plan));
-    pair->engine = model_open(&options);
+    struct engine_core *cores[2] = {NULL};
+    EXPECT_OK(engine_core_open_replicas(&options, cores));
+    pair->engine = cores[0];
+    pair->other = cores[1];
 }
 
 static void pair_close(struct pair *pair) {
+    engine_core_close(&pair->other);
     engine_core_close(&pair->engine);
     plan_deinit(&pair->plan);
     plan_model_deinit(&pair->model);
@@ -123,6 +118,31 @@ static void memory_is_planned_to_the_byte(void **state) {
                                  .drafts = i / 8 * 2,
                                  .numerics = i % 3 == 0 ? SLUICE_NUMERICS_IDEAL : SLUICE_NUMERICS_NATIVE});
     }
+}
+
+/* 5.6: a replica has its part of the experts, and its steps have room for the rows of all replicas there. */
+static void replicas_that_share_experts_are_planned(void **state) {
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        expect_same_memory(
+            &(struct ranks_case){.data = 2,
+                                 .tensor = i % 2 + 1,
+                                 .has_expert_parallelism = true,
+                                 .shares_rows = i / 2 % 2 == 0,
+                                 .drafts = i / 4 * 2,
+                                 .numerics = i % 3 == 0 ? SLUICE_NUMERICS_IDEAL : SLUICE_NUMERICS_NATIVE});
+    }
+    struct pair pairs[2];
+    for (int data = 1; data <= 2; data++) {
+        pair_open(&pairs[data - 1], &(struct ranks_case){.data = data,
+                                                         .tensor = 1,
+                                                         .has_expert_parallelism = true,
+                                                         .numerics = SLUICE_NUMERICS_NATIVE});
+    }
+    assert_int_equal(2 * pairs[1].plan.stages[0].weight_bytes[PLAN_EXPERTS],
+                     pairs[0].plan.stages[0].weight_bytes[PLAN_EXPERTS]);
+    pair_close(&pairs[0]);
+    pair_close(&pairs[1]);
 }
 
 /* E-15: places of copies are memory; what tells own picks from others' is part of a step. */
@@ -169,11 +189,24 @@ static uint64_t sent_so_far(const struct pair *pair) {
     return sent.sums + sent.gathers + sent.exchanges;
 }
 
-static double sent_bytes(const struct pair *pair) {
+static void *run_step(void *core) {
     int32_t tokens[ROWS];
     model_random_tokens(5, TINY_VOCABULARY, tokens, ROWS);
+    model_run(core, 0, 0, tokens, ROWS, NULL);
+    return NULL;
+}
+
+/* Of a step that all replicas run. */
+static double sent_bytes(const struct pair *pair) {
     uint64_t before = sent_so_far(pair);
-    model_run(pair->engine, 0, 0, tokens, ROWS, NULL);
+    pthread_t thread;
+    if (pair->other != NULL) {
+        assert_int_equal(pthread_create(&thread, NULL, run_step, pair->other), 0);
+    }
+    run_step(pair->engine);
+    if (pair->other != NULL) {
+        assert_int_equal(pthread_join(thread, NULL), 0);
+    }
     return (double)(sent_so_far(pair) - before);
 }
 
@@ -200,18 +233,20 @@ static void bytes_are_planned_to_the_byte(void **state) {
 /* Whole experts: random tokens pick them nearly evenly. */
 static void bytes_of_whole_experts_are_planned_nearly(void **state) {
     (void)state;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 8; i++) {
         struct pair pair;
-        const struct ranks_case asked = {.tensor = i % 2 == 0 ? 2 : 4,
+        bool has_replicas = i / 4 == 1;
+        const struct ranks_case asked = {.data = has_replicas ? 2 : 1,
+                                         .tensor = (i % 2 == 0 ? 2 : 4) / (has_replicas ? 2 : 1),
                                          .has_expert_parallelism = true,
-                                         .shares_rows = i / 2 == 0,
+                                         .shares_rows = i / 2 % 2 == 0,
                                          .numerics = SLUICE_NUMERICS_NATIVE};
         pair_open(&pair, &asked);
         double planned = planned_bytes(&pair);
         double sent = sent_bytes(&pair);
         if (fabs(planned - sent) > 0.05 * planned) {
-            fail_msg("tp %d, sp %d: %.1f bytes were planned and %.1f sent", asked.tensor, asked.shares_rows,
-                     planned, sent);
+            fail_msg("dp %d, tp %d, sp %d: %.1f bytes were planned and %.1f sent", asked.data, asked.tensor,
+                     asked.shares_rows, planned, sent);
         }
         pair_close(&pair);
     }
@@ -220,9 +255,10 @@ static void bytes_of_whole_experts_are_planned_nearly(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_planned_to_the_byte),
+        cmocka_unit_test(replicas_that_share_experts_are_planned),
         cmocka_unit_test(places_of_moving_experts_are_planned),
         cmocka_unit_test(bytes_are_planned_to_the_byte),
         cmocka_unit_test(bytes_of_whole_experts_are_planned_nearly),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, layout_fixture_set_up, layout_fixture_tear_down);
 }

@@ -13,7 +13,7 @@
 #include "support/model_fixture.h"
 #include "weights/fixture.h"
 
-enum { RANKS_MAX = 8, ROWS = 40 };
+enum { RANKS_MAX = 8, ROWS = 40, REPLICAS = 2 };
 
 static struct {
     struct engine_core *cores[RANKS_MAX];
@@ -71,20 +71,31 @@ static void every_rank_has_what_it_planned(void **state) {
     }
 }
 
-static int set_up(void **state) {
-    static char directory[FIXTURE_PATH_BYTES];
-    fixture_make(directory);
-    model_synthesise(directory, LAYOUT_CONFIG, NULL, 0);
-    *state = directory;
-    return 0;
-}
-
-static int tear_down(void **state) {
-    fixture_remove(*state);
-    return 0;
+/* The first replica's leader has the sum of all replicas' ledgers, and so do the engine's facts. */
+static void replicas_have_what_they_planned(void **state) {
+    for (int tensor = 1; tensor <= 2; tensor++) {
+        struct sluice_engine_options options = model_options(*state);
+        struct engine_core *leaders[REPLICAS];
+        options.draft.limit = 2;
+        options.parallel.data = REPLICAS;
+        options.parallel.pipeline = 2;
+        options.parallel.tensor = tensor;
+        seen.count = 0;
+        EXPECT_OK(engine_core_open_replicas(&options, leaders));
+        assert_int_equal(seen.count, REPLICAS * 2 * tensor);
+        assert_ptr_equal(seen.cores[0], leaders[0]);
+        assert_ptr_equal(seen.cores[2 * tensor], leaders[1]);
+        expect_ledgers("replicas opened", 2, tensor);
+        assert_int_equal(leaders[0]->facts.memory.token_capacity,
+                         REPLICAS * leaders[1]->facts.memory.token_capacity);
+        for (int i = 0; i < REPLICAS; i++) {
+            engine_core_close(&leaders[i]);
+        }
+    }
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_rank_has_what_it_planned)};
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_rank_has_what_it_planned),
+                                       cmocka_unit_test(replicas_have_what_they_planned)};
+    return cmocka_run_group_tests(tests, layout_fixture_set_up, layout_fixture_tear_down);
 }

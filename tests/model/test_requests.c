@@ -69,6 +69,24 @@ static void test_in_any_company(void **state) {
     }
 }
 
+/* Until all have ended: what a request shows of its progress never goes back. */
+static void watch_progress(struct sluice_request *const *requests) {
+    struct sluice_request_state seen[SEQUENCES] = {0};
+    for (int ended = 0; ended < SEQUENCES;) {
+        ended = 0;
+        for (int i = 0; i < SEQUENCES; i++) {
+            struct sluice_request_state now = sluice_request_wait(requests[i], SIZE_MAX, SIZE_MAX, 0.0005);
+            assert_true(now.prompt_tokens_done >= seen[i].prompt_tokens_done);
+            assert_true(now.token_count >= seen[i].token_count);
+            assert_true(now.preemptions >= seen[i].preemptions);
+            assert_true(seen[i].prompt_tokens_done == 0 ||
+                        now.cached_prompt_tokens == seen[i].cached_prompt_tokens);
+            ended += now.phase == SLUICE_REQUEST_FINISHED;
+            seen[i] = now;
+        }
+    }
+}
+
 /* Pages for three long answers where eight run: they push each other out and read their tokens again. */
 static void test_under_memory_pressure(void **state) {
     struct request_fixture *fixture = *state;
@@ -92,6 +110,7 @@ static void test_under_memory_pressure(void **state) {
             request.sampling.seed = (uint64_t)i;
             EXPECT_OK(sluice_engine_submit(engine, &request, &requests[i]));
         }
+        watch_progress(requests);
         for (int i = 0; i < SEQUENCES; i++) {
             struct sluice_request_state end = sluice_request_wait(requests[i], SIZE_MAX, SIZE_MAX, -1.0);
             assert_int_equal(end.token_count, LONG);

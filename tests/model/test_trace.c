@@ -31,28 +31,15 @@ struct span {
 
 struct timeline {
     struct span steps[STAGES][TICKS_MAX];
+    double awaited[STAGES][TICKS_MAX + 1]; /* when a stage was ready to receive each tick's boundary */
+    int await_counts[STAGES];
     int tick_count;
     int counts[16]; /* by position in kind_names */
 };
 
-static const char *const kind_names[] = {"plan", "receive-wait", "step",          "send-wait",
-                                         "send", "choose",       "feedback-wait", "draft"};
+static const char *const kind_names[] = {"plan",   "receive-wait",  "step",  "send-wait", "send",
+                                         "choose", "feedback-wait", "await", "draft"};
 enum { KINDS = sizeof kind_names / sizeof kind_names[0] };
-
-static char directory[FIXTURE_PATH_BYTES];
-
-static int set_up(void **state) {
-    (void)state;
-    fixture_make(directory);
-    model_synthesise(directory, LAYOUT_CONFIG, NULL, 0);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    fixture_remove(directory);
-    return 0;
-}
 
 static void run_requests(struct sluice_engine *engine) {
     struct sluice_request *requests[REQUESTS];
@@ -97,6 +84,10 @@ static void read_event(const struct json *event, struct timeline *out) {
     assert_true(duration >= 0.0);
     assert_in_range(rank, 0, STAGES - 1);
     assert_in_range(tick, 0, TICKS_MAX - 1);
+    if (strcmp(name, "await") == 0) {
+        assert_true(out->await_counts[rank] <= TICKS_MAX);
+        out->awaited[rank][out->await_counts[rank]++] = began + duration;
+    }
     if (strcmp(name, "step") == 0) {
         struct span *step = &out->steps[rank][tick];
         assert_true(step->began == 0.0);
@@ -121,8 +112,8 @@ static void run_traced(int stages, int in_flight, int drafts, struct timeline *o
     struct sluice_engine_options options = sluice_engine_options_default();
     struct sluice_engine *engine;
     char path[2 * FIXTURE_PATH_BYTES];
-    snprintf(path, sizeof path, "%s/trace.json", directory);
-    options.model_directory = directory;
+    snprintf(path, sizeof path, "%s/trace.json", layout_fixture_directory());
+    options.model_directory = layout_fixture_directory();
     options.thread_count = 2;
     options.context_tokens = 256;
     options.sequence_limit = REQUESTS;
@@ -158,6 +149,20 @@ static void expect_order(const struct timeline *timeline) {
     }
 }
 
+/* A stage is ready for the boundary of a tick before it computes the one before (P-20, P-21). */
+static void expect_early_receives(const struct timeline *timeline) {
+    assert_int_equal(timeline->await_counts[0], 0);
+    for (int stage = 1; stage < STAGES; stage++) {
+        assert_int_equal(timeline->await_counts[stage], timeline->tick_count + 1);
+        for (int tick = 0; tick < timeline->tick_count; tick++) {
+            assert_true(
+                is_not_before(timeline->steps[stage][tick].began, timeline->awaited[stage][tick + 1]));
+            assert_true(tick == 0 || is_not_before(timeline->awaited[stage][tick + 1],
+                                                   timeline->steps[stage][tick - 1].ended));
+        }
+    }
+}
+
 /* Pairs of ticks of different groups that were computed on different stages at the same time. */
 static int count_overlaps(const struct timeline *timeline) {
     int count = 0;
@@ -175,11 +180,13 @@ static void stages_follow_and_groups_overlap(void **state) {
     static struct timeline timeline;
     run_traced(STAGES, 0, 0, &timeline);
     expect_order(&timeline);
+    expect_early_receives(&timeline);
     assert_true(count_overlaps(&timeline) > 0);
     /* One of each a tick; boundaries come in on all stages but the first and leave on all but the last. */
-    static const int per_tick[KINDS] = {1, STAGES - 1, STAGES, STAGES - 1, STAGES - 1, 1, 1, 0};
+    static const int per_tick[KINDS] = {1, STAGES - 1, STAGES, STAGES - 1, STAGES - 1, 1, 1, STAGES - 1, 0};
+    static const int more[KINDS] = {0, 0, 0, 0, 0, 0, 0, STAGES - 1, 0}; /* for a tick that does not come */
     for (int kind = 0; kind < KINDS; kind++) {
-        assert_int_equal(timeline.counts[kind], per_tick[kind] * timeline.tick_count);
+        assert_int_equal(timeline.counts[kind], per_tick[kind] * timeline.tick_count + more[kind]);
     }
 }
 
@@ -208,8 +215,8 @@ static void long_runs_keep_their_end(void **state) {
     static struct timeline timeline;
     char path[2 * FIXTURE_PATH_BYTES];
     struct tick_trace *trace;
-    snprintf(path, sizeof path, "%s/ring.json", directory);
-    EXPECT_OK(tick_trace_create(2, 1, 4, &trace));
+    snprintf(path, sizeof path, "%s/ring.json", layout_fixture_directory());
+    EXPECT_OK(tick_trace_create(&(struct trace_place){.rank = 2, .stage = 1}, 4, &trace));
     for (uint64_t tick = 0; tick < 10; tick++) {
         tick_trace_set_tick(trace, (struct trace_tick){.number = tick, .group = 1, .rows = 3});
         tick_trace_add(trace, TRACE_STEP, tick_trace_now(trace));
@@ -228,7 +235,7 @@ static void a_path_that_cannot_be_written_to_is_told_at_once(void **state) {
     (void)state;
     struct sluice_engine_options options = sluice_engine_options_default();
     struct sluice_engine *engine;
-    options.model_directory = directory;
+    options.model_directory = layout_fixture_directory();
     options.trace_path = "/nonexistent/trace.json";
     for (int stages = 1; stages <= 2; stages++) {
         options.parallel.pipeline = stages;
@@ -245,10 +252,10 @@ static void rings_are_in_the_ledger(void **state) {
     (void)state;
     char path[2 * FIXTURE_PATH_BYTES];
     size_t host_bytes[2];
-    snprintf(path, sizeof path, "%s/ledger.json", directory);
+    snprintf(path, sizeof path, "%s/ledger.json", layout_fixture_directory());
     for (int stages = 1; stages <= 2; stages++) {
         for (int is_traced = 0; is_traced < 2; is_traced++) {
-            struct sluice_engine_options options = model_options(directory);
+            struct sluice_engine_options options = model_options(layout_fixture_directory());
             options.parallel.pipeline = stages;
             options.trace_path = is_traced ? path : NULL;
             struct engine_core *core = model_open(&options);
@@ -282,7 +289,7 @@ static void count_processes(const char *path, struct process_count *out) {
 
 static void write_ticks(const char *path, int tick_count) {
     struct tick_trace *trace;
-    EXPECT_OK(tick_trace_create(0, 0, 8, &trace));
+    EXPECT_OK(tick_trace_create(&(struct trace_place){0}, 8, &trace));
     for (int i = 0; i < tick_count; i++) {
         tick_trace_add(trace, TRACE_STEP, tick_trace_now(trace));
     }
@@ -295,7 +302,7 @@ static void engines_share_a_file(void **state) {
     (void)state;
     char path[2 * FIXTURE_PATH_BYTES];
     struct process_count count;
-    snprintf(path, sizeof path, "%s/shared.json", directory);
+    snprintf(path, sizeof path, "%s/shared.json", layout_fixture_directory());
     EXPECT_OK(trace_file_prepare(path, false));
     for (int i = 0; i < 3; i++) {
         write_ticks(path, i + 2);
@@ -315,7 +322,7 @@ static void engines_share_a_file(void **state) {
     static const char *const others[] = {"no trace at all", "{\"traceEvents\": [\n], \"processCount\": 0}\n",
                                          "\n], \"processCount\": 12345678}\n", "\n], \"processCount\": x}\n"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        fixture_write(directory, "shared.json", others[i], strlen(others[i]));
+        fixture_write(layout_fixture_directory(), "shared.json", others[i], strlen(others[i]));
         write_ticks(path, 3);
         count_processes(path, &count);
         assert_int_equal(count.processes, 1);
@@ -333,5 +340,5 @@ int main(void) {
         cmocka_unit_test(engines_share_a_file),
         cmocka_unit_test(a_path_that_cannot_be_written_to_is_told_at_once),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, layout_fixture_set_up, layout_fixture_tear_down);
 }

@@ -194,12 +194,57 @@ static void commit_keeps_the_last_rows(void **state) {
     }
 }
 
+/*
+ * A snapshot has the last rows before it, of the step and of the ring before the step: rows 3 to 6 where the
+ * segment goes on to 9, and 0 and 1 where there is no more. A ring without the slot keeps nothing.
+ */
+static void commit_keeps_snapshots(void **state) {
+    struct op_fixture *fixture = *state;
+    enum { RING = 4, SLOTS = 5 };
+    const struct op_segment segments[2] = {{1, 5, 5}, {2, 0, 3}};
+    const struct row_layout layout = {.encoding = ROW_F32, .width = 1};
+    const float rows[8] = {5, 6, 7, 8, 9, 10, 11, 12};
+    float before[SLOTS][RING];
+    for (int i = 0; i < SLOTS * RING; i++) {
+        before[i / RING][i % RING] = 50.0f;
+    }
+    /* Positions 1 to 4 of slot 1. */
+    memcpy(before[1], (float[RING]){4, 1, 2, 3}, sizeof before[1]);
+    for (int64_t slots = SLOTS; slots >= 4; slots--) {
+        struct batch_view batch = op_fixture_batch(fixture, segments, 2, NULL);
+        struct commit_rows_args args = {
+            .chunk = {.rows = op_fixture_encoded(fixture, layout, rows, 8),
+                      .ring = op_fixture_ring(fixture, layout, RING, SLOTS)},
+            .batch = &batch,
+        };
+        for (int i = 0; i < SLOTS * RING; i++) {
+            op_fixture_state_write(fixture, &args.chunk.ring, i / RING, i % RING,
+                                   &before[i / RING][i % RING]);
+        }
+        args.chunk.ring.slot_count = slots;
+        batch.snapshot_count = 2;
+        batch.snapshot_segment = op_fixture_integers(fixture, (int32_t[]){0, 1}, 2);
+        batch.snapshot_rows = op_fixture_integers(fixture, (int32_t[]){2, 2}, 2);
+        batch.snapshot_slot = op_fixture_integers(fixture, (int32_t[]){4, 0}, 2);
+        OP_RUN(fixture, NUMERICS_IDEAL, commit_rows, &args);
+        const float expected[SLOTS][RING] = {
+            {10, 11, 50, 50}, {8, 9, 6, 7}, {10, 11, 12, 50}, {50, 50, 50, 50}, {4, 5, 6, 3}};
+        for (int i = 0; i < SLOTS * RING; i++) {
+            float value;
+            bool is_kept = i / RING < 4 || slots == SLOTS;
+            args.chunk.ring.slot_count = SLOTS;
+            op_fixture_state_read(fixture, &args.chunk.ring, i / RING, i % RING, &value);
+            assert_true(value == (is_kept ? expected[i / RING][i % RING] : 50.0f));
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         OP_TEST(embedding_copies_rows),        OP_TEST(rms_norm_by_hand),
         OP_TEST(rms_norm_rounds_once),         OP_TEST(broadcast_adds_to_every_copy),
         OP_TEST(rms_norm_takes_rows_by_index), OP_TEST(encode_stores_the_layout),
-        OP_TEST(commit_keeps_the_last_rows),
+        OP_TEST(commit_keeps_the_last_rows),   OP_TEST(commit_keeps_snapshots),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

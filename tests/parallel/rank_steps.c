@@ -46,6 +46,9 @@ static struct rank_step *make_rank(const struct rank_setting *setting, struct co
     rank->ranks = (struct step_ranks){.tensor = comm,
                                       .rank = index,
                                       .count = setting->count,
+                                      .experts = comm,
+                                      .expert_rank = index,
+                                      .expert_rank_count = setting->count,
                                       .has_expert_parallelism = setting->has_expert_parallelism,
                                       .exchange = setting->exchange,
                                       .pair_experts = rank->pair_experts,
@@ -54,7 +57,8 @@ static struct rank_step *make_rank(const struct rank_setting *setting, struct co
                                .batch = &rank->batch,
                                .activation = numerics_activation_dtype(setting->numerics),
                                .ranks = &rank->ranks,
-                               .shares = setting->is_shared ? &rank->shares : NULL};
+                               .shares = setting->is_shared ? &rank->shares : NULL,
+                               .expert_shares = setting->is_shared ? &rank->shares : NULL};
     return rank;
 }
 

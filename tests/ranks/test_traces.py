@@ -48,7 +48,7 @@ def test_ranks(path):
         assert second[tick]["ts"] >= step["ts"] + step["dur"] - SLACK, tick
         # Of one sequence there is one tick at a time.
         assert tick + 1 not in first or first[tick + 1]["ts"] >= second[tick]["ts"] + second[tick]["dur"] - SLACK, tick
-    assert {event["name"] for event in tracks[0, 1]} == {"receive-wait", "step", "choose"}
+    assert {event["name"] for event in tracks[0, 1]} == {"await", "receive-wait", "step", "choose"}
     assert {event["name"] for event in tracks[0, 0]} == {"plan", "step", "send-wait", "send", "feedback-wait"}
 
 

@@ -220,6 +220,23 @@ def test_worker_death():
         wait_until(lambda: server.get("/health").status == 200, PATIENCE, "no worker comes back")
 
 
+def test_replicas_that_share_experts():
+    """They are one worker, which runs twice as many requests, with the text of one replica, through its death too."""
+    form = {"response_format": {"type": "json_schema", "json_schema": {"name": "city", "schema": {
+        "type": "object", "properties": {"name": {"type": "string", "maxLength": 20}}, "required": ["name"]}}}}
+    bodies = [story(700), story(80, **form), story(700), story(700), story(80, **form)]
+    with Serve(PROGRAM, MODEL, "--max-model-len", "2048") as server:
+        expected = [stream_text(server.post("/v1/chat/completions", {**body, "stream": True}).body) for body in bodies]
+    with Serve(PROGRAM, MODEL, "--max-model-len", "2048", "-dp", "2", "--enable-expert-parallel", "--max-num-seqs", "2",
+               "--speculative-config", '{"method":"mtp","num_speculative_tokens":2}') as server:
+        assert len(server.workers()) == 1
+        streams = [server.open_stream(body) for body in bodies]
+        wait_until(lambda: live(server)["requests"]["running"] >= 3, PATIENCE, "the streams do not run")
+        os.kill(server.workers()[0], signal.SIGKILL)
+        assert [stream_text(Reply(sock).body) for sock in streams] == expected
+        assert live(server)["workers"]["restarts"] == 1
+
+
 def connect_narrow(port):
     """A client that takes little at once: a long reply stays under way until it is read."""
     sock = socket.socket()
@@ -376,8 +393,8 @@ def main():
         for test in (test_own_paths, test_errors, test_request_ids, test_access_log, test_leaving, test_rates,
                      test_cors_off):
             test(server)
-    for test in (test_keys_and_origins, test_full, test_worker_death, test_drain, test_second_signal, test_drain_limit,
-                 test_options_of_vllm, test_full_pipe):
+    for test in (test_keys_and_origins, test_full, test_worker_death, test_replicas_that_share_experts, test_drain,
+                 test_second_signal, test_drain_limit, test_options_of_vllm, test_full_pipe):
         test()
     with tempfile.TemporaryDirectory() as folder:
         for test in (test_unix_socket, test_tls, test_service_manager, test_refused_command_lines):

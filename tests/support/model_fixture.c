@@ -112,6 +112,24 @@ int tiny_fixture_tear_down(void **state) {
     return 0;
 }
 
+static char layout_directory[FIXTURE_PATH_BYTES];
+
+int layout_fixture_set_up(void **state) {
+    fixture_make(layout_directory);
+    model_synthesise(layout_directory, LAYOUT_CONFIG, NULL, 0);
+    *state = layout_directory;
+    return 0;
+}
+
+int layout_fixture_tear_down(void **state) {
+    fixture_remove(*state);
+    return 0;
+}
+
+const char *layout_fixture_directory(void) {
+    return layout_directory;
+}
+
 struct engine_core *model_open(const struct sluice_engine_options *options) {
     struct engine_core *engine = NULL;
     EXPECT_OK(engine_core_open(options, &engine));

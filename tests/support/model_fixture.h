@@ -63,6 +63,14 @@ struct tiny_fixture {
 int tiny_fixture_set_up(void **state);
 int tiny_fixture_tear_down(void **state);
 
+/*
+ * A synthesised layout-v4, one for the whole test program: setup and teardown of cmocka, where *state is its
+ * directory, and the directory for those who have no state.
+ */
+int layout_fixture_set_up(void **state);
+int layout_fixture_tear_down(void **state);
+const char *layout_fixture_directory(void);
+
 /* Options for small tests: the directory, ideal numerics on "cpu", one thread, 512 positions and rows. */
 struct sluice_engine_options model_options(const char *directory);
 

@@ -149,17 +149,34 @@ static uint64_t check_history(struct paper_model *model, const struct step_segme
     return hash;
 }
 
-static void commit(struct paper_model *model, const struct step_segment *segment) {
+/* Copies the ring where a snapshot is wanted after the segment's first `row_count` rows. */
+static void keep_snapshot(struct paper_model *model, struct ring_row *rings, const struct step_plan *plan,
+                          int32_t segment, int32_t row_count) {
+    int32_t slot = plan->segments[segment].slot;
+    for (int32_t i = 0; i < plan->snapshot_count; i++) {
+        const struct step_snapshot *snapshot = &plan->snapshots[i];
+        if (snapshot->segment == segment && snapshot->row_count == row_count) {
+            assert_in_range(snapshot->slot, 0, model->options.slot_count - 1);
+            memcpy(&rings[snapshot->slot * model->ring_rows], &rings[slot * model->ring_rows],
+                   (size_t)model->ring_rows * sizeof *rings);
+        }
+    }
+}
+
+static void commit(struct paper_model *model, const struct step_plan *plan, int32_t index) {
+    const struct step_segment *segment = &plan->segments[index];
     for (int32_t i = 0; i < segment->row_count; i++) {
         int32_t position = segment->first_position + i;
         *ring_row(model, model->rings, segment->slot, position) =
             (struct ring_row){position, segment->token_ids[i]};
+        keep_snapshot(model, model->rings, plan, index, i + 1);
     }
 }
 
-/* Runs the segment's rows; `next_tokens` [row_count] get what follows each. */
-static void run_segment(struct paper_model *model, const struct step_segment *segment, int32_t first_row,
-                        int32_t *next_tokens) {
+/* Runs a segment's rows; `next_tokens` [row_count] get what follows each. */
+static void run_segment(struct paper_model *model, const struct step_plan *plan, int32_t index,
+                        int32_t first_row, int32_t *next_tokens) {
+    const struct step_segment *segment = &plan->segments[index];
     uint64_t hash = check_history(model, segment);
     for (int32_t i = 0; i < segment->row_count; i++) {
         int32_t position = segment->first_position + i;
@@ -168,7 +185,7 @@ static void run_segment(struct paper_model *model, const struct step_segment *se
         next_tokens[i] = (int32_t)(hash % PAPER_VOCABULARY);
         model->boundary[first_row + i] = (struct ring_row){position, segment->token_ids[i]};
     }
-    commit(model, segment);
+    commit(model, plan, index);
     model->row_count += segment->row_count;
 }
 
@@ -205,6 +222,7 @@ static void write_draft_rows(struct paper_model *model, const struct round_plan 
         }
         *ring_row(model, model->draft_rings, step->slot, step->first_position + i) =
             (struct ring_row){step->first_position + i, after};
+        keep_snapshot(model, model->draft_rings, &plan->step, index, i + 1);
     }
 }
 
@@ -287,7 +305,7 @@ void paper_model_run(struct paper_model *model, const struct round_plan *plan, s
     for (int32_t i = 0; i < plan->step.segment_count; i++) {
         const struct step_segment *step = &plan->step.segments[i];
         int32_t *next_tokens = make((size_t)step->row_count, sizeof *next_tokens);
-        run_segment(model, step, first_row, next_tokens);
+        run_segment(model, &plan->step, i, first_row, next_tokens);
         struct round_feedback *feedback = &model->feedback[out->feedback_count];
         if (plan->segments[i].is_sampled) {
             out->feedback_count++;

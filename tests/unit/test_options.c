@@ -81,7 +81,7 @@ static struct outcome parse(const char *line) {
         outcome.words[argc++] = at;
         at = bar;
     }
-    outcome.status = options_parse(&table, &command, argc, outcome.words, &outcome.values,
+    outcome.status = options_parse(&table, &command, NULL, argc, outcome.words, &outcome.values,
                                    &outcome.word_count, &outcome.wants_help);
     return outcome;
 }
@@ -231,10 +231,11 @@ static void test_too_long_a_list(void **state) {
     int word_count = 0;
     int wants_help = 0;
     assert_int_equal(
-        options_parse(&table, &command, OPTION_LIST_MAX, argv, &values, &word_count, &wants_help), STATUS_OK);
+        options_parse(&table, &command, NULL, OPTION_LIST_MAX, argv, &values, &word_count, &wants_help),
+        STATUS_OK);
     assert_int_equal(values.stop.count, OPTION_LIST_MAX);
     assert_int_equal(
-        options_parse(&table, &command, OPTION_LIST_MAX + 1, argv, &values, &word_count, &wants_help),
+        options_parse(&table, &command, NULL, OPTION_LIST_MAX + 1, argv, &values, &word_count, &wants_help),
         STATUS_USAGE);
 }
 

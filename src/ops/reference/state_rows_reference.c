@@ -68,8 +68,24 @@ static void commit_segment(const void *context, int64_t segment, void *workspace
     }
 }
 
+static void keep_snapshot(const void *context, int64_t snapshot, void *workspace) {
+    (void)workspace;
+    const struct commit_rows_args *args = context;
+    const struct batch_view *batch = args->batch;
+    const struct state_rows *ring = &args->chunk.ring;
+    int64_t segment = batch->snapshot_segment[snapshot];
+    int64_t slot = batch->snapshot_slot[snapshot];
+    int64_t end = batch->segment_first_position[segment] + batch->snapshot_rows[snapshot];
+    int64_t first = end > ring->rows_per_slot ? end - ring->rows_per_slot : 0;
+    for (int64_t position = first; slot < ring->slot_count && position < end; position++) {
+        memcpy(state_rows_at_position(ring, slot, position),
+               chunk_rows_at(&args->chunk, batch, segment, position), ring->row_bytes);
+    }
+}
+
 static enum status run_commit(const struct kernel_env *env, const void *arguments) {
     const struct commit_rows_args *args = arguments;
+    kernel_for_each_item(env, args->batch->snapshot_count, keep_snapshot, args, NULL, 0);
     kernel_for_each_item(env, args->batch->segment_count, commit_segment, args, NULL, 0);
     return STATUS_OK;
 }

@@ -62,8 +62,27 @@ static void commit_row(const void *context, int64_t row, void *workspace) {
     }
 }
 
+/* Item: a row of a snapshot's ring. */
+static void keep_row(const void *context, int64_t item, void *workspace) {
+    (void)workspace;
+    const struct commit_rows_args *args = context;
+    const struct batch_view *batch = args->batch;
+    const struct state_rows *ring = &args->chunk.ring;
+    int64_t snapshot = item / ring->rows_per_slot;
+    int64_t segment = batch->snapshot_segment[snapshot];
+    int64_t slot = batch->snapshot_slot[snapshot];
+    int64_t position = batch->segment_first_position[segment] + batch->snapshot_rows[snapshot] - 1 -
+                       item % ring->rows_per_slot;
+    if (slot < ring->slot_count && position >= 0) {
+        memcpy(state_rows_at_position(ring, slot, position),
+               chunk_rows_at(&args->chunk, batch, segment, position), ring->row_bytes);
+    }
+}
+
 static enum status run_commit(const struct kernel_env *env, const void *arguments) {
     const struct commit_rows_args *args = arguments;
+    int64_t kept = args->batch->snapshot_count * args->chunk.ring.rows_per_slot;
+    lanes_for_each_row(env, kept, 2 * (int64_t)args->chunk.ring.row_bytes, keep_row, args, NULL, 0);
     lanes_for_each_row(env, args->batch->row_count, 2 * (int64_t)args->chunk.ring.row_bytes, commit_row, args,
                        NULL, 0);
     return STATUS_OK;

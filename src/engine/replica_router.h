@@ -1,5 +1,5 @@
 /*
- * Which replica gets a request.
+ * Which replica gets a request: of those in one engine, and of workers that are engines of their own.
  *
  * The rule: the replica that knows the longest beginning of the prompt, in whole blocks, takes it, unless it
  * has more requests than the least busy one and a margin on top. Without a known beginning, and among equals,
@@ -8,8 +8,8 @@
  *
  * A wrong guess costs time only. One thread at a time.
  */
-#ifndef SLUICE_SERVER_REPLICA_ROUTER_H
-#define SLUICE_SERVER_REPLICA_ROUTER_H
+#ifndef SLUICE_ENGINE_REPLICA_ROUTER_H
+#define SLUICE_ENGINE_REPLICA_ROUTER_H
 
 #include <stdbool.h>
 #include <stddef.h>

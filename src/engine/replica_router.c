@@ -1,6 +1,6 @@
 /* Per replica a table of hashes, one place for each: what hashes to the same place displaces what is there.
  */
-#include "server/replica_router.h"
+#include "engine/replica_router.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/status.h"
-#include "server/replica_router.h"
+#include "engine/replica_router.h"
 
 enum { REPLICAS = 3, MARGIN = 4, TOKENS = 1000 };
 

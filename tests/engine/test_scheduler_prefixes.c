@@ -1,0 +1,79 @@
+/* Beginnings that sequences share: what is run once, and that keeping them costs no step. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/scheduler_world.h"
+
+/* A second request with the same beginning runs only what is new. */
+static void test_shared_beginnings_run_once(void **state) {
+    (void)state;
+    struct world_setting setting = {
+        .seed = 13, .slots = 1, .rows = 64, .pages = 64, .snapshots = 8, .requests = 3};
+    struct world *world = world_create(&setting);
+    int32_t prompt[42];
+    for (int32_t i = 0; i < 42; i++) {
+        prompt[i] = i;
+    }
+    world_submit(world, prompt, 42, 6, 0);
+    while (world_step(world)) {
+    }
+    int64_t before = paper_model_row_count(world->model);
+    world_submit(world, prompt, 42, 6, 0);
+    while (world_step(world)) {
+    }
+    /* 40 tokens are cached: the prompt's last 2 and 5 of the answer run. */
+    assert_int_equal(paper_model_row_count(world->model) - before, 7);
+    assert_int_equal(world->sequences[1].cached_prompt_tokens, 40);
+    /* The answer's own pages are there too: a prompt that goes on from it starts behind them. */
+    int32_t longer[49];
+    memcpy(longer, world->sequences[0].tokens, 48 * sizeof *longer);
+    longer[48] = 3;
+    world_submit(world, longer, 49, 1, 0);
+    while (world_step(world)) {
+    }
+    assert_int_equal(world->sequences[2].cached_prompt_tokens, 44);
+    world_check_texts(world);
+    world_destroy(world);
+}
+
+/*
+ * A prompt that fits a step takes one, whatever is kept of it for others: they start behind its last page.
+ * Drafts are made from one kept row of a slot, so a prompt that ends with a page takes two steps with them.
+ */
+static void test_snapshots_take_no_step(void **state) {
+    (void)state;
+    for (int32_t count = 5; count <= 16; count++) {
+        for (int32_t drafts = 0; drafts <= 2; drafts += 2) {
+            struct world_setting setting = {
+                .seed = 37, .slots = 1, .rows = 64, .pages = 64, .snapshots = 8, .drafts = drafts};
+            struct world *world = world_create(&setting);
+            int32_t prompt[16] = {0, 1, 2, 3, 4, 5, 6};
+            world_submit(world, prompt, count, 1, 0);
+            world_step(world);
+            bool is_one_step = drafts == 0 || count % PAGE_TOKENS != 0;
+            assert_int_equal(world->finished, is_one_step);
+            while (world_step(world)) {
+            }
+            world_submit(world, prompt, count, 8, 0);
+            while (world_step(world)) {
+            }
+            assert_int_equal(world->sequences[1].cached_prompt_tokens,
+                             (count - 1) / PAGE_TOKENS * PAGE_TOKENS);
+            world_check_texts(world);
+            world_destroy(world);
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shared_beginnings_run_once),
+        cmocka_unit_test(test_snapshots_take_no_step),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
