@@ -114,7 +114,8 @@ int main(void) {
     static struct samples cold, warm;
     struct tokenizer *tokenizer = load_tokenizer(DEEPSEEK_V3_TOKENIZER);
     struct token_vocabulary *vocabulary = make_vocabulary(tokenizer);
-    printf("Microseconds of processor time per step (mask and accepted token), %d tokens:\n\n", (int)vocabulary->token_count);
+    printf("Microseconds of processor time per step (mask and accepted token), %d tokens:\n\n",
+           (int)vocabulary->token_count);
     printf(
         "| grammar | source | warm steps | warm median | warm p90 | warm p99 | cold median | cold maximum |\n"
         "|---|---|---|---|---|---|---|---|\n");
