@@ -48,7 +48,7 @@ jq -r '
     def line: "| \(.prompt_tokens) | \(.batch) | \(.prefill_tokens_per_second | fixed(1)) | \(.flop_fraction | percent)" +
         " | \(.decode_tokens_per_second | fixed(2)) | \(.decode.seconds * 1e3 | fixed(2))" +
         " (\(.decode.min_seconds * 1e3 | fixed(2)) to \(.decode.max_seconds * 1e3 | fixed(2)))" +
-        " | \(.floor_seconds * 1e3 | fixed(2)) | \(.bytes_per_step / 1e6 | fixed(1)) | \(.bandwidth_fraction | percent) |";
+        " | \(.decode.read_bytes_per_second / 1e9 | fixed(1)) | \(.floor_seconds * 1e3 | fixed(2)) | \(.bytes_per_step / 1e6 | fixed(1)) | \(.bandwidth_fraction | percent) |";
     "# Models with random weights on \(.models[0].machine.cpu)\n",
     "\(.date), commit \(.commit), \(.models[0].machine.threads) threads on \(.cores) cores, " +
         "\(.memory_bytes / 1e9 | fixed(1)) GB of memory, \(.kernel)\n",
@@ -58,12 +58,12 @@ jq -r '
             "\(.peak_flops_per_second / 1e9 | fixed(0)) GFLOP/s (\(.machine.cpu_features)). " +
             "Median of \(.repeats); loaded in \(.load_seconds | fixed(3)) s, " +
             "at most \(.rows[-1].peak_rss_bytes / 1e6 | fixed(0)) MB resident.\n",
-        "| context | batch | prefill tokens/s | of peak | decode tokens/s | ms per step | floor ms | MB per step | of bandwidth |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| context | batch | prefill tokens/s | of peak | decode tokens/s | ms per step | reads GB/s | floor ms | MB per step | of bandwidth |",
+        "|---|---|---|---|---|---|---|---|---|---|",
         (.rows[] | line), "",
         "Over the context, one sequence:\n",
-        "| context | batch | prefill tokens/s | of peak | decode tokens/s | ms per step | floor ms | MB per step | of bandwidth |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| context | batch | prefill tokens/s | of peak | decode tokens/s | ms per step | reads GB/s | floor ms | MB per step | of bandwidth |",
+        "|---|---|---|---|---|---|---|---|---|---|",
         (.context_rows[] | line), "")' "$result.json" >"$result.md"
 cat "$result.md"
 echo "written to $result.md, $result.json and $result-*.svg"

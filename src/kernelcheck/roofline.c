@@ -9,7 +9,6 @@
 
 enum { RUNS = 16, TASKS_PER_THREAD = 4, MEMORY_ALIGNMENT = 64 };
 
-static const size_t READ_BYTES = (size_t)256 << 20; /* far beyond the caches */
 static const size_t READ_PIECE_BYTES = (size_t)1 << 20;
 static const double RUN_SECONDS = 0.005;
 
@@ -76,16 +75,21 @@ static double multiply_rate(struct worker_pool *pool, struct measurement *measur
     return best_rate(pool, tasks, multiply_piece, measurement, amount);
 }
 
+double roofline_read_rate(struct worker_pool *pool, unsigned features, const void *memory) {
+    struct roofline_loops loops = roofline_loops_choose(features);
+    struct measurement measurement = {.loops = &loops, .memory = memory};
+    return best_rate(pool, ROOFLINE_READ_BYTES / READ_PIECE_BYTES, read_piece, &measurement,
+                     (double)ROOFLINE_READ_BYTES);
+}
+
 enum status roofline_measure(struct worker_pool *pool, unsigned features, struct roofline *out) {
     struct roofline_loops loops = roofline_loops_choose(features);
     struct measurement measurement = {.loops = &loops};
     *out = (struct roofline){0};
-    unsigned char *memory = aligned_alloc(MEMORY_ALIGNMENT, READ_BYTES);
+    unsigned char *memory = aligned_alloc(MEMORY_ALIGNMENT, ROOFLINE_READ_BYTES);
     CHECK_MEMORY(memory);
-    memset(memory, 1, READ_BYTES);
-    measurement.memory = memory;
-    out->read_bytes_per_second =
-        best_rate(pool, READ_BYTES / READ_PIECE_BYTES, read_piece, &measurement, (double)READ_BYTES);
+    memset(memory, 1, ROOFLINE_READ_BYTES);
+    out->read_bytes_per_second = roofline_read_rate(pool, features, memory);
     free(memory);
     measurement.multiply = loops.multiply_f32;
     out->f32_flops_per_second = multiply_rate(pool, &measurement, loops.f32_operations);

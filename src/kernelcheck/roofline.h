@@ -19,4 +19,9 @@ struct roofline {
  */
 enum status roofline_measure(struct worker_pool *pool, unsigned features, struct roofline *out);
 
+enum { ROOFLINE_READ_BYTES = 256 << 20 }; /* far beyond the caches */
+
+/* The read limit alone, over `memory` of ROOFLINE_READ_BYTES that was written to: a tenth of a second. */
+double roofline_read_rate(struct worker_pool *pool, unsigned features, const void *memory);
+
 #endif

@@ -1,18 +1,23 @@
 /*
  * Sequences that are not prefilled themselves get a copy of the state of one that was: rows of a real prefill
  * at a fraction of the time. Each repeat of a decode measurement starts from the same position again. Rings
- * then hold rows of later positions: real rows at the right addresses, though of no meaning. The machine's
- * limits are measured last, so that the memory it takes does not count as the model's.
+ * then hold rows of later positions: real rows at the right addresses, though of no meaning.
+ *
+ * The machine's limits are measured last. What others take of its memory bandwidth changes by the minute, so
+ * that is also measured around every decode. The memory for it does not count as the model's.
  */
 #include "tools/bench.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "backends/cpu/cpu_features.h"
 #include "base/clock.h"
 #include "base/progress.h"
 #include "engine/engine_core.h"
 #include "tools/bench_machine.h"
+
+enum { READ_ALIGNMENT = 64 };
 
 struct bench_session {
     const struct bench_request *request;
@@ -26,6 +31,8 @@ struct bench_session {
     float *logits;                 /* [slot_count, vocabulary] */
     double *rows_read;             /* [state kinds] */
     double *samples;               /* [repeats] */
+    unsigned char *read_memory;    /* [ROOFLINE_READ_BYTES]; NULL where several ranks read */
+    size_t resident_before;        /* peak without that memory */
     struct progress progress;
     uint64_t done_tokens;
 };
@@ -137,8 +144,10 @@ static struct bench_sent sent_since(const struct bench_session *session,
 }
 
 static void add_floor(const struct bench_report *report, struct bench_measure *measure) {
-    if (report->limits.read_bytes_per_second > 0.0) {
-        measure->bandwidth_floor_seconds = measure->work.bytes / report->limits.read_bytes_per_second;
+    double rate = measure->read_bytes_per_second;
+    rate = rate > 0.0 ? rate : report->limits.read_bytes_per_second;
+    if (rate > 0.0) {
+        measure->bandwidth_floor_seconds = measure->work.bytes / rate;
     }
     if (report->peak_flops > 0.0) {
         measure->flop_floor_seconds = measure->work.operations / report->peak_flops;
@@ -173,6 +182,31 @@ static enum status measure_prefill(struct bench_session *session, int64_t length
     return STATUS_OK;
 }
 
+/* The first rank's threads are only a part of those that read: with several ranks it says nothing. */
+static enum status alloc_read_memory(struct bench_session *session) {
+    session->resident_before = bench_peak_resident_bytes();
+    if (session->report->tensor == 1) {
+        session->read_memory = aligned_alloc(READ_ALIGNMENT, ROOFLINE_READ_BYTES);
+        CHECK_MEMORY(session->read_memory);
+        memset(session->read_memory, 1, ROOFLINE_READ_BYTES);
+    }
+    return STATUS_OK;
+}
+
+static double read_rate_now(const struct bench_session *session) {
+    return session->read_memory == NULL
+               ? 0.0
+               : roofline_read_rate(session->core->pool, session->report->cpu_features, session->read_memory);
+}
+
+/* Of the process without the memory that bandwidth is measured with. */
+static size_t peak_resident_bytes(const struct bench_session *session) {
+    size_t now = bench_peak_resident_bytes();
+    size_t own = session->read_memory == NULL ? 0 : ROOFLINE_READ_BYTES;
+    size_t rest = now > own ? now - own : 0;
+    return rest > session->resident_before ? rest : session->resident_before;
+}
+
 static enum status measure_decode(struct bench_session *session, int64_t length, int64_t batch,
                                   struct bench_measure *out) {
     int64_t count = session->request->gen_tokens;
@@ -180,9 +214,11 @@ static enum status measure_decode(struct bench_session *session, int64_t length,
     *out = (struct bench_measure){0};
     TRY(decode(session, batch, length, 1, &warm_up));
     struct executor_sent_bytes before = executor_sent_bytes(session->core->executor);
+    double rate_before = read_rate_now(session);
     for (int r = 0; r < session->request->repeats; r++) {
         TRY(decode(session, batch, length, count, &session->samples[r]));
     }
+    out->read_bytes_per_second = (rate_before + read_rate_now(session)) / 2.0;
     out->seconds = bench_spread_of(session->samples, session->request->repeats);
     out->sent = sent_since(session, &before, count * session->request->repeats);
     const struct step_shape middle = {
@@ -205,6 +241,7 @@ static enum status measure_rows(struct bench_session *session) {
     const struct bench_request *request = session->request;
     struct bench_report *report = session->report;
     TRY(warm_up(session));
+    TRY(alloc_read_memory(session));
     for (int p = 0; p < request->prompt_tokens.count; p++) {
         struct bench_measure of_prompt;
         int64_t length = request->prompt_tokens.values[p];
@@ -213,7 +250,7 @@ static enum status measure_rows(struct bench_session *session) {
             struct bench_row row = {.prompt_tokens = length, .batch = request->batches.values[b]};
             row.prefill = of_prompt;
             TRY(measure_decode(session, length, row.batch, &row.decode));
-            row.peak_resident_bytes = bench_peak_resident_bytes();
+            row.peak_resident_bytes = peak_resident_bytes(session);
             report->rows[report->row_count++] = row;
         }
     }
@@ -274,6 +311,7 @@ static void close_session(struct bench_session *session) {
     free(session->logits);
     free(session->rows_read);
     free(session->samples);
+    free(session->read_memory);
     engine_core_close(&session->core);
 }
 

@@ -101,6 +101,7 @@ static struct json *new_measure(const struct bench_measure *measure, double toke
         bench_set_real(object, "bytes", measure->work.bytes) &&
         bench_set_real(object, "operations", measure->work.operations) &&
         json_set(object, "sent_bytes", new_sent(&measure->sent)) &&
+        bench_set_real(object, "read_bytes_per_second", measure->read_bytes_per_second) &&
         bench_set_real(object, "bandwidth_floor_seconds", measure->bandwidth_floor_seconds) &&
         bench_set_real(object, "flop_floor_seconds", measure->flop_floor_seconds) &&
         bench_set_real(object, "floor_seconds", floor_seconds(measure)) &&
