@@ -59,6 +59,13 @@ struct sluice_draft_options {
     size_t schedule_row_count;
 };
 
+/* What pipeline stages are cut for, where no partition is named. */
+enum sluice_stage_objective {
+    SLUICE_STAGES_FOR_DECODE,  /* decoding steps of all requests take equally long on all stages */
+    SLUICE_STAGES_FOR_PREFILL, /* the largest step of a prompt does */
+    SLUICE_STAGES_FOR_STATE,   /* as many tokens of state as possible fit */
+};
+
 /* Whether the ranks of a stage share the rows of a step between attentions (sequence parallelism). */
 enum sluice_row_sharing {
     SLUICE_ROW_SHARING_AUTO, /* in steps of 4 rows per rank and more */
@@ -102,6 +109,7 @@ struct sluice_parallel_options {
     int in_flight;               /* steps under way at once, each on another stage; 0: as many as stages */
     char layer_partition[SLUICE_LAYER_PARTITION_BYTES]; /* layers of each stage, "12,12,12,7"; "": those that
                                                            take equally long */
+    enum sluice_stage_objective objective;
     enum sluice_row_sharing row_sharing;
     int shared_rows_min; /* AUTO: fewest rows of a step that are shared; 0: 4 per rank */
     enum sluice_row_gather row_gather;

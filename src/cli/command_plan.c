@@ -50,6 +50,8 @@ enum status command_plan(const struct cli_options *options, int word_count, char
     job.request.sequence_limit = (int32_t)options->max_num_seqs;
     job.request.step_tokens = engine.engine.step_token_limit;
     job.request.draft_limit = engine.engine.draft.limit;
+    job.request.chooses_drafts = engine.engine.draft.is_adaptive;
+    job.request.objective = engine.engine.parallel.objective;
     job.request.has_movable_experts = engine.engine.parallel.has_movable_experts;
     job.request.expert_copies = engine.engine.parallel.expert_copies;
     job.request.page_tokens = options->block_size;

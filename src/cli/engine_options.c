@@ -171,6 +171,7 @@ static enum status read_parallel(const struct cli_options *options, struct sluic
         .expert_exchange = (enum sluice_expert_exchange)options->moe_comm,
         .shared_experts = shared_experts[options->sp_replicate],
         .in_flight = (int)options->pp_inflight,
+        .objective = (enum sluice_stage_objective)options->pp_objective,
         .has_movable_experts = options->enable_eplb,
     };
     if (options->pp_layer_partition != NULL) {

@@ -150,6 +150,7 @@ struct cli_options {
     int sp_gather;       /* enum sluice_row_gather */
     int sp_replicate;    /* enum cli_replicate */
     int moe_comm;        /* enum sluice_expert_exchange */
+    int pp_objective;    /* enum sluice_stage_objective */
     bool enable_eplb;
     const char *eplb_config;        /* JSON */
     const char *pp_layer_partition; /* "12,12,12,7" */

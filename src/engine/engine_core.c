@@ -124,7 +124,7 @@ static enum status create_device(struct engine_core *core) {
     return worker_pool_create(threads == 0 ? worker_pool_cores_allowed() : threads, &core->pool);
 }
 
-static uint64_t available_bytes(void) {
+uint64_t engine_core_available_bytes(void) {
     return memory_available_bytes("/proc/meminfo", "/proc/self/cgroup", "/sys/fs/cgroup");
 }
 
@@ -132,7 +132,7 @@ static uint64_t available_bytes(void) {
 static struct load_options load_options_of(const struct engine_core *core) {
     struct load_options options = {.layout = core->layout};
     if (core->options.weights == SLUICE_WEIGHTS_COPIED) {
-        uint64_t available = available_bytes();
+        uint64_t available = engine_core_available_bytes();
         uint64_t limit = core->options.memory_limit_bytes;
         options.copies_all = true;
         options.copy_limit_bytes = limit == 0 ? available - available / 10 : limit;
@@ -292,7 +292,7 @@ struct rank_memory engine_core_memory(struct engine_core *core) {
         .fixed_bytes = state_pool_bytes(&core->states, 0) + ledger->copied_weight_bytes + ledger->step_bytes +
                        ledger->host_bytes,
         .page_bytes = core->states.page_bytes,
-        .available_bytes = available_bytes(),
+        .available_bytes = engine_core_available_bytes(),
         .ledger = *ledger,
     };
 }

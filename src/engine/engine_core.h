@@ -86,6 +86,9 @@ void engine_core_close(struct engine_core **core);
 /* Slots of sequences come first, those of snapshots follow. */
 int32_t engine_core_snapshot_count(const struct engine_core *core);
 
+/* What the system can still give to this process. */
+uint64_t engine_core_available_bytes(void);
+
 /* Rounds under way at once that the options ask for. */
 int engine_core_in_flight(const struct sluice_engine_options *options);
 

@@ -63,9 +63,27 @@ static enum status read_start(const struct start_words *words, const struct plan
     return STATUS_OK;
 }
 
+/* A segment is of a sequence's slot and of positions that a sequence can have. */
+static bool is_in_bounds(const struct step_segment *segment, const struct plan_bounds *bounds) {
+    return segment->slot >= 0 && segment->slot < bounds->segment_limit && segment->first_position >= 0 &&
+           segment->first_position <= bounds->token_limit - segment->row_count;
+}
+
+/* Rows whose logits are wanted: of this step, or for `head` of one that was before. */
+static enum status check_logit_rows(const struct plan_head *head, const int32_t *rows,
+                                    const struct plan_bounds *bounds) {
+    int32_t limit = head->kind == PLAN_KIND_HEAD ? bounds->row_limit : head->row_count;
+    for (int32_t i = 0; i < head->logit_row_count; i++) {
+        CHECK(rows[i] >= 0 && rows[i] < limit, STATUS_INTERNAL,
+              "plan %llu wants logits of row %d, of %d rows", (unsigned long long)head->number, rows[i],
+              limit);
+    }
+    return STATUS_OK;
+}
+
 /* Segments and their tokens. */
 static enum status read_segments(const struct plan_head *head, const int32_t *words, const int32_t *tokens,
-                                 struct step_segment *segments) {
+                                 const struct plan_bounds *bounds, struct step_segment *segments) {
     int64_t rows = 0;
     for (int32_t i = 0; i < head->segment_count; i++) {
         segments[i] = (struct step_segment){.slot = words[SEGMENT_WORDS * i],
@@ -76,16 +94,18 @@ static enum status read_segments(const struct plan_head *head, const int32_t *wo
         if (segments[i].row_count < 1 || rows > head->row_count) {
             break;
         }
+        CHECK(is_in_bounds(&segments[i], bounds), STATUS_INTERNAL,
+              "plan %llu has a segment of slot %d from position %d on, which there is not",
+              (unsigned long long)head->number, segments[i].slot, segments[i].first_position);
     }
     CHECK(rows == head->row_count, STATUS_INTERNAL, "plan %llu has segments that do not make its %d rows",
           (unsigned long long)head->number, head->row_count);
     return STATUS_OK;
 }
 
-static bool is_possible(const struct step_segment *step, const struct round_segment *segment,
-                        const struct plan_bounds *bounds) {
-    return step->slot >= 0 && step->slot < bounds->segment_limit && segment->draft_count >= 0 &&
-           segment->draft_count < step->row_count && segment->draft_count <= DRAFT_LIMIT_MAX &&
+static bool is_possible(const struct step_segment *step, const struct round_segment *segment) {
+    return segment->draft_count >= 0 && segment->draft_count < step->row_count &&
+           segment->draft_count <= DRAFT_LIMIT_MAX &&
            is_within(segment->catch_up_rows, step->row_count - segment->draft_count) &&
            is_within(segment->next_draft_count, DRAFT_LIMIT_MAX) && segment->kept_row >= -1 &&
            segment->kept_row < step->row_count && is_within(segment->end_scored_row, step->row_count) &&
@@ -93,7 +113,7 @@ static bool is_possible(const struct step_segment *step, const struct round_segm
 }
 
 static enum status read_round_segments(const struct plan_head *head, const int32_t *words,
-                                       const struct plan_bounds *bounds, const struct plan_room *room) {
+                                       const struct plan_room *room) {
     int32_t logit_rows = 0;
     for (int32_t i = 0; i < head->round_segment_count; i++) {
         const int32_t *of = words + (size_t)ROUND_SEGMENT_WORDS * (size_t)i;
@@ -109,7 +129,7 @@ static enum status read_round_segments(const struct plan_head *head, const int32
                                           .kept_row = of[8],
                                           .first_scored_row = of[9],
                                           .end_scored_row = of[10]};
-        CHECK(is_possible(&room->segments[i], segment, bounds), STATUS_INTERNAL,
+        CHECK(is_possible(&room->segments[i], segment), STATUS_INTERNAL,
               "plan %llu has a segment %d that cannot be", (unsigned long long)head->number, i);
         logit_rows += segment->is_sampled ? 1 + segment->draft_count : 0;
     }
@@ -190,8 +210,9 @@ enum status plan_record_read(const void *memory, size_t bytes, uint64_t number,
     const int32_t *round_words = words + (size_t)head->segment_count * SEGMENT_WORDS;
     const int32_t *tokens = round_words + (size_t)head->round_segment_count * ROUND_SEGMENT_WORDS;
     const int32_t *rows = tokens + head->row_count;
-    TRY(read_segments(head, words, tokens, room->segments));
-    TRY(read_round_segments(head, round_words, bounds, room));
+    TRY(read_segments(head, words, tokens, bounds, room->segments));
+    TRY(check_logit_rows(head, rows, bounds));
+    TRY(read_round_segments(head, round_words, room));
     TRY(check_snapshots(head, room->segments, snapshots_at(head, rows)));
     *out = (struct plan_record){.kind = (enum plan_kind)head->kind};
     switch (out->kind) {

@@ -1,6 +1,8 @@
 /* Host by host; the least number of pages counts. */
 #include "engine/rank_memory.h"
 
+#include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 struct host_ranks {
@@ -84,4 +86,20 @@ struct sluice_memory_ledger rank_memory_sum(const struct rank_memory *ranks, int
         sum.host_bytes += other->host_bytes;
     }
     return sum;
+}
+
+double rank_memory_stage_limit(const struct host_memory *ranks, int size, int first, int count) {
+    double bytes = 0.0;
+    for (int i = first; i < first + count; i++) {
+        bool is_counted = false;
+        for (int j = 0; j < size; j++) {
+            bool is_same_host = ranks[j].host == ranks[i].host;
+            if (is_same_host && (j < first || j >= first + count)) {
+                return INFINITY;
+            }
+            is_counted |= is_same_host && j < i;
+        }
+        bytes += is_counted ? 0.0 : (double)(ranks[i].available_bytes - ranks[i].available_bytes / 10);
+    }
+    return bytes;
 }

@@ -26,6 +26,19 @@ struct rank_memory {
 enum status rank_memory_agree(const struct rank_memory *ranks, int count,
                               const struct memory_plan_input *wanted, int32_t *page_count);
 
+/* What a rank's host can give. */
+struct host_memory {
+    int32_t host;
+    uint64_t available_bytes;
+};
+
+/*
+ * Bytes that ranks first to first + count - 1 of `size` can have together: nine tenths of what their hosts
+ * give. Infinite if one of these has other ranks too: what is not on one stage is on another then, and takes
+ * as much.
+ */
+double rank_memory_stage_limit(const struct host_memory *ranks, int size, int first, int count);
+
 /* The ledger of all ranks together; pages are counted once. */
 struct sluice_memory_ledger rank_memory_sum(const struct rank_memory *ranks, int count);
 

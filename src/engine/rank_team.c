@@ -42,6 +42,7 @@ struct rank_team {
     int local_count;
     int *first_layers;           /* [stages + 1] */
     double imbalance;            /* of the stages */
+    double *byte_limits;         /* [stages]: what the hosts of a stage can give, if they are its alone */
     struct rank_member *members; /* [local_count] */
     struct rank_memory *memory;  /* [size] */
     bool is_led;                 /* the others follow this process's leader */
@@ -95,7 +96,9 @@ static enum status cut_layers(struct rank_team *team, const struct engine_core *
     TRY(layout_check_stages(team->mesh.pipeline, sizes->model->layer_count, false));
     team->first_layers = calloc((size_t)team->mesh.pipeline + 1, sizeof *team->first_layers);
     CHECK_MEMORY(team->first_layers);
-    return stage_cut_choose(sizes->model, &sizes->options, team->first_layers, &team->imbalance);
+    const struct stage_memory memory = {
+        .states = &sizes->state_table, .pool = sizes->states.options, .byte_limits = team->byte_limits};
+    return stage_cut_choose(sizes->model, &sizes->options, &memory, team->first_layers, &team->imbalance);
 }
 
 /* Sentences about lost ranks say where this one is; its waits have the job's deadline. */
@@ -283,8 +286,28 @@ static enum status share_cut(struct rank_team *team) {
                : comm_broadcast_host(team->members[0].ranks.control, 0, team->first_layers, bytes);
 }
 
+/* All ranks see what every host can give before weights are loaded. */
+static enum status share_limits(struct rank_team *team) {
+    struct host_memory hosts[TEAM_RANKS_MAX] = {{0}};
+    size_t offsets[TEAM_RANKS_MAX + 1];
+    struct host_memory own = {.available_bytes = engine_core_available_bytes()};
+    for (int i = 0; i <= team->size; i++) {
+        offsets[i] = (size_t)i * sizeof own;
+    }
+    if (team->job != NULL) { /* else all ranks are on one host, and nothing is limited */
+        own.host = team->job->host_numbers[team->job->rank];
+        TRY(comm_gather(team->members[0].ranks.control, NULL, &own, offsets, hosts));
+    }
+    for (int s = 0; s < team->mesh.pipeline; s++) {
+        team->byte_limits[s] =
+            rank_memory_stage_limit(hosts, team->size, s * team->mesh.tensor, team->mesh.tensor);
+    }
+    return STATUS_OK;
+}
+
 static enum status place_members(struct rank_team *team, const struct sluice_engine_options *options) {
     struct engine_core *sizes = NULL;
+    TRY(share_limits(team));
     enum status status = engine_core_measure(options, &sizes);
     status = agree(team, status == STATUS_OK ? cut_layers(team, sizes) : status);
     status = status == STATUS_OK ? share_cut(team) : status;
@@ -342,8 +365,10 @@ static enum status create_team(const struct sluice_engine_options *options, stru
     team->local_count = job == NULL ? team->size : 1;
     team->members = calloc((size_t)team->local_count, sizeof *team->members);
     team->memory = calloc((size_t)team->size, sizeof *team->memory);
+    team->byte_limits = calloc((size_t)team->mesh.pipeline, sizeof *team->byte_limits);
     CHECK_MEMORY_GOTO(team->members);
     CHECK_MEMORY_GOTO(team->memory);
+    CHECK_MEMORY_GOTO(team->byte_limits);
     *out = team;
     return STATUS_OK;
 fail:
@@ -467,5 +492,6 @@ void rank_team_close(struct rank_team **team_pointer) {
     free(team->members);
     free(team->memory);
     free(team->first_layers);
+    free(team->byte_limits);
     free(team);
 }

@@ -16,11 +16,15 @@ static const double ROUNDING = 1e-9;
 struct search {
     const struct partition_input *input;
     int stage_count;
-    double *cost_sums;   /* [layer_count + 1]: of the layers before */
-    double *byte_sums;   /* the same */
-    double *values;      /* largest cost, or sum of squares, of the best partition; infinite: none */
-    int *cuts;           /* where its last stage begins */
-    double largest_cost; /* that a stage may have */
+    double *cost_sums;    /* [layer_count + 1]: of the layers before */
+    double *other_sums;   /* the same, of the other kind of step */
+    double *byte_sums;    /* the same */
+    double *page_sums;    /* the same */
+    double scale;         /* of costs, and */
+    double other_scale;   /* of those of the other kind: parts of the best partition's; 1 and 0 without one */
+    double *values;       /* largest cost, or sum of squares, of the best partition; infinite: none */
+    int *cuts;            /* where its last stage begins */
+    double largest_value; /* of the objective, that a stage may have */
 };
 
 static double range_sum(const double *values, int first, int end) {
@@ -126,17 +130,50 @@ enum status partition_parse(const char *text, int layer_count, int stage_count, 
     return STATUS_OK;
 }
 
-/* What a stage of layers first to end - 1 costs; infinite where it is not allowed. */
-static double stage_cost(const struct search *search, int stage, int first, int end) {
+static double limit_of(const struct search *search, int stage) {
+    const struct partition_input *input = search->input;
+    return input->byte_limits == NULL ? input->byte_limit : input->byte_limits[stage];
+}
+
+static bool is_allowed(const struct search *search, int stage, int first, int end) {
     const struct partition_input *input = search->input;
     bool is_empty_allowed = stage > 0 && stage == search->stage_count - 1;
     double bytes =
         search->byte_sums[end] - search->byte_sums[first] + end_bytes(input, search->stage_count, stage);
-    bool fits = input->layer_bytes == NULL || bytes <= input->byte_limit;
-    if ((first == end && !is_empty_allowed) || !fits || (first > 0 && torn_by(input, first) != NULL)) {
+    bool fits = input->layer_bytes == NULL || bytes <= limit_of(search, stage);
+    return (first < end || is_empty_allowed) && fits && (first == 0 || torn_by(input, first) == NULL);
+}
+
+/* What a stage of layers first to end - 1 costs; infinite where it is not allowed. */
+static double stage_cost(const struct search *search, int stage, int first, int end) {
+    const struct partition_input *input = search->input;
+    const struct partition_load *other = input->other;
+    if (!is_allowed(search, stage, first, end)) {
         return INFINITY;
     }
-    return search->cost_sums[end] - search->cost_sums[first] + end_costs(input, search->stage_count, stage);
+    double cost =
+        search->cost_sums[end] - search->cost_sums[first] + end_costs(input, search->stage_count, stage);
+    if (other == NULL || search->other_scale == 0.0) {
+        return cost * search->scale;
+    }
+    double of_other = search->other_sums[end] - search->other_sums[first] +
+                      (stage == 0 ? other->first_cost : 0.0) +
+                      (stage == search->stage_count - 1 ? other->last_cost : 0.0);
+    return fmax(cost * search->scale, of_other * search->other_scale);
+}
+
+/* What the partition is to keep small. By pages: a page's part of the memory that is left for pages. */
+static double objective_value(const struct search *search, int stage, int first, int end, double cost) {
+    const struct partition_input *input = search->input;
+    if (input->objective == PARTITION_BY_COST || isinf(cost)) {
+        return cost;
+    }
+    double pages = search->page_sums[end] - search->page_sums[first] +
+                   (stage == search->stage_count - 1 ? input->last_page_bytes : 0.0);
+    double bytes =
+        search->byte_sums[end] - search->byte_sums[first] + end_bytes(input, search->stage_count, stage);
+    bool has_limit = input->layer_bytes != NULL && isfinite(limit_of(search, stage));
+    return has_limit ? pages / fmax(limit_of(search, stage) - bytes, 1.0) : pages;
 }
 
 static int table_index(const struct search *search, int stage_count, int end) {
@@ -147,10 +184,11 @@ static int table_index(const struct search *search, int stage_count, int end) {
 static double value_with_cut(const struct search *search, int stage, int cut, int end, bool is_even) {
     double before = search->values[table_index(search, stage, cut)];
     double cost = stage_cost(search, stage, cut, end);
+    double value = objective_value(search, stage, cut, end, cost);
     if (!is_even) {
-        return before > cost ? before : cost;
+        return before > value ? before : value;
     }
-    return cost > search->largest_cost * (1.0 + ROUNDING) ? INFINITY : before + cost * cost;
+    return value > search->largest_value * (1.0 + ROUNDING) ? INFINITY : before + cost * cost;
 }
 
 /* Layers on the stages of the best partition of layers 0 to end - 1 on `count` stages, first stage first. */
@@ -203,51 +241,99 @@ static double fill_tables(struct search *search, bool is_even) {
     return search->values[table_index(search, search->stage_count, layers)];
 }
 
-static enum status run_search(struct search *search, int *first_layers) {
+static double sum_to(const double *values, int index, double before) {
+    return before + (values == NULL ? 0.0 : values[index]);
+}
+
+static void fill_sums(struct search *search) {
     const struct partition_input *input = search->input;
+    const double *other = input->other == NULL ? NULL : input->other->layer_costs;
     for (int i = 0; i < input->layer_count; i++) {
-        search->cost_sums[i + 1] = search->cost_sums[i] + input->layer_costs[i];
-        search->byte_sums[i + 1] =
-            search->byte_sums[i] + (input->layer_bytes == NULL ? 0.0 : input->layer_bytes[i]);
+        search->cost_sums[i + 1] = sum_to(input->layer_costs, i, search->cost_sums[i]);
+        search->other_sums[i + 1] = sum_to(other, i, search->other_sums[i]);
+        search->byte_sums[i + 1] = sum_to(input->layer_bytes, i, search->byte_sums[i]);
+        search->page_sums[i + 1] = sum_to(input->layer_page_bytes, i, search->page_sums[i]);
     }
-    search->largest_cost = fill_tables(search, false);
-    CHECK(isfinite(search->largest_cost), STATUS_OUT_OF_MEMORY,
-          "no partition of %d layers over %d stages fits into %.2f GB per rank: use more ranks, a shorter "
-          "context or fewer sequences",
-          input->layer_count, search->stage_count, input->byte_limit / 1e9);
-    fill_tables(search, true);
-    int end = input->layer_count;
+}
+
+/* Costs of both kinds of steps become parts of what they could be at best. */
+static void scale_costs(struct search *search, double best_cost) {
+    search->scale = 0.0;
+    search->other_scale = 1.0;
+    double best_of_other = fill_tables(search, false);
+    search->scale = 1.0 / best_cost;
+    search->other_scale = 1.0 / best_of_other;
+}
+
+static void trace_back(const struct search *search, int *first_layers) {
+    int end = search->input->layer_count;
     first_layers[search->stage_count] = end;
     for (int stage = search->stage_count; stage > 0; stage--) {
         end = search->cuts[table_index(search, stage, end)];
         first_layers[stage - 1] = end;
     }
+}
+
+static double least_limit(const struct search *search) {
+    double least = limit_of(search, 0);
+    for (int stage = 1; stage < search->stage_count; stage++) {
+        least = fmin(least, limit_of(search, stage));
+    }
+    return least;
+}
+
+static enum status run_search(struct search *search, int *first_layers) {
+    const struct partition_input *input = search->input;
+    fill_sums(search);
+    search->largest_value = fill_tables(search, false);
+    CHECK(isfinite(search->largest_value), STATUS_OUT_OF_MEMORY,
+          "no partition of %d layers over %d stages fits into %.2f GB per rank: use more ranks, a shorter "
+          "context or fewer sequences",
+          input->layer_count, search->stage_count, least_limit(search) / 1e9);
+    if (input->other != NULL && input->objective == PARTITION_BY_COST) {
+        scale_costs(search, search->largest_value);
+        search->largest_value = fill_tables(search, false);
+    }
+    fill_tables(search, true);
+    trace_back(search, first_layers);
+    return STATUS_OK;
+}
+
+/* Sums have one number for each end of layers, tables one for each end and number of stages. */
+static enum status alloc_search(struct search *search) {
+    size_t ends = (size_t)search->input->layer_count + 1;
+    size_t entries = ends * ((size_t)search->stage_count + 1);
+    search->cost_sums = calloc(ends, sizeof *search->cost_sums);
+    search->other_sums = calloc(ends, sizeof *search->other_sums);
+    search->byte_sums = calloc(ends, sizeof *search->byte_sums);
+    search->page_sums = calloc(ends, sizeof *search->page_sums);
+    search->values = calloc(entries, sizeof *search->values);
+    search->cuts = calloc(entries, sizeof *search->cuts);
+    CHECK_MEMORY(search->cost_sums);
+    CHECK_MEMORY(search->other_sums);
+    CHECK_MEMORY(search->byte_sums);
+    CHECK_MEMORY(search->page_sums);
+    CHECK_MEMORY(search->values);
+    CHECK_MEMORY(search->cuts);
     return STATUS_OK;
 }
 
 enum status partition_choose(const struct partition_input *input, int stage_count, int *first_layers) {
-    enum status status = STATUS_OK;
-    size_t ends = (size_t)input->layer_count + 1;
-    size_t entries = ends * ((size_t)stage_count + 1);
-    struct search search = {.input = input, .stage_count = stage_count};
+    struct search search = {.input = input, .stage_count = stage_count, .scale = 1.0};
     CHECK(stage_count >= 1 && stage_count <= input->layer_count + (stage_count > 1), STATUS_BAD_CONFIG,
           "%d pipeline stages were asked for, but the model has %d layers: a stage needs one, but for the "
           "last, "
           "so at most %d stages are possible",
           stage_count, input->layer_count, input->layer_count + 1);
-    search.cost_sums = calloc(ends, sizeof *search.cost_sums);
-    search.byte_sums = calloc(ends, sizeof *search.byte_sums);
-    search.values = calloc(entries, sizeof *search.values);
-    search.cuts = calloc(entries, sizeof *search.cuts);
-    CHECK_MEMORY_GOTO(search.cost_sums);
-    CHECK_MEMORY_GOTO(search.byte_sums);
-    CHECK_MEMORY_GOTO(search.values);
-    CHECK_MEMORY_GOTO(search.cuts);
-    TRY_GOTO(run_search(&search, first_layers));
-fail:
+    enum status status = alloc_search(&search);
+    if (status == STATUS_OK) {
+        status = run_search(&search, first_layers);
+    }
     free(search.cost_sums);
+    free(search.other_sums);
     free(search.byte_sums);
+    free(search.page_sums);
     free(search.values);
     free(search.cuts);
-    return status;
+    return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }

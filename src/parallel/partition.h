@@ -18,6 +18,19 @@ struct partition_dependency {
     int later_layer;
 };
 
+/* What stages cost in one more kind of step. */
+struct partition_load {
+    const double *layer_costs; /* [layer_count] */
+    double first_cost;
+    double last_cost;
+};
+
+enum partition_objective {
+    PARTITION_BY_COST,  /* the smallest largest cost */
+    PARTITION_BY_PAGES, /* the most state, that is, the smallest largest share of pages; then by cost (P-38)
+                         */
+};
+
 /* What stages cost and hold. Costs have any unit, such as seconds of a step. */
 struct partition_input {
     int layer_count;
@@ -29,12 +42,19 @@ struct partition_input {
     double first_bytes;        /* besides, of the first stage */
     double last_bytes;         /* of the last one */
     double byte_limit;         /* of a stage */
+    const double *byte_limits; /* [stages]: of each; NULL: byte_limit is for all */
+    /* NULL, or steps of which nobody knows how many there will be of each kind: a stage costs the larger of
+       both, each in parts of what the best partition for it alone would cost. */
+    const struct partition_load *other;
+    enum partition_objective objective;
+    const double *layer_page_bytes; /* by pages: [layer_count], what a page of state takes of layer_bytes */
+    double last_page_bytes;         /* the same, of the draft layer */
     const struct partition_dependency *dependencies;
     int dependency_count;
 };
 
 /*
- * The partition whose largest stage cost is smallest, of those that fit into memory and keep dependent layers
+ * The partition that serves the objective best, of those that fit into memory and keep dependent layers
  * together (P-3, P-5). Among equals the most even one (least sum of squares), then the one with fewer layers
  * on the last stage, then on the first, then on the second and so on. BAD_CONFIG if there are more stages
  * than P-1 allows; OUT_OF_MEMORY if no partition fits. first_layers: [stage_count + 1].

@@ -31,8 +31,10 @@ struct making {
     struct plan_block *blocks;    /* [block_count] */
     struct plan_seconds *decode;  /* the same */
     struct plan_seconds *prefill; /* the same */
-    double *layer_costs;          /* [layer_count] */
-    double *layer_bytes;
+    struct plan_seconds *design;  /* the same: of a step that the partition is made for */
+    double *layer_costs[2];       /* [layer_count]: of one such step, and of another */
+    double *layer_bytes;          /* [layer_count] */
+    double *layer_page_bytes;     /* the same */
 };
 
 /* Whether no group of a kind has ranks on two hosts. */
@@ -60,7 +62,7 @@ static enum status find_local_groups(struct plan *plan) {
 /* Times at a design point of so many running sequences. */
 static enum status time_blocks(struct making *making, int64_t running_sequences) {
     struct plan *plan = making->plan;
-    struct plan_tick decode = plan_decode_tick(plan, running_sequences);
+    struct plan_tick decode = plan_decode_tick(plan, running_sequences, plan->request.draft_limit);
     struct plan_tick prefill = plan_prefill_tick(plan);
     TRY(plan_block_seconds(plan, making->blocks, &decode, making->decode));
     TRY(plan_block_seconds(plan, making->blocks, &prefill, making->prefill));
@@ -86,25 +88,69 @@ static enum status fill_end_bytes(const struct making *making, struct partition_
     input->first_bytes = (double)first_stage.fixed_bytes;
     input->last_bytes = last > 0 ? (double)last_stage.fixed_bytes : 0.0;
     input->byte_limit = (double)plan_usable_bytes(&plan->machine);
+    input->last_page_bytes = last > 0 ? (double)last_stage.page_bytes : 0.0;
     return STATUS_OK;
+}
+
+/* What stages cost if blocks take so long. */
+static void make_load(const struct making *making, const struct plan_seconds *seconds, double *layer_costs,
+                      struct partition_load *out) {
+    const struct plan_model *model = making->plan->model;
+    for (int l = 0; l < model->model->layer_count; l++) {
+        layer_costs[l] = seconds[l].total;
+    }
+    *out = (struct partition_load){.layer_costs = layer_costs,
+                                   .first_cost = seconds[plan_block_first(model)].total,
+                                   .last_cost = seconds[plan_block_last(model)].total +
+                                                seconds[plan_block_draft(model)].total};
+}
+
+static enum status time_design(struct making *making, int drafts, double *layer_costs,
+                               struct partition_load *out) {
+    struct plan_tick tick = plan_decode_tick(making->plan, making->plan->request.sequence_limit, drafts);
+    TRY(plan_block_seconds(making->plan, making->blocks, &tick, making->design));
+    make_load(making, making->design, layer_costs, out);
+    return STATUS_OK;
+}
+
+/* The steps that the engine cuts for (engine/stage_cut.h); there may be two kinds. */
+static enum status make_loads(struct making *making, struct partition_load loads[2], bool *are_two) {
+    const struct plan_request *request = &making->plan->request;
+    *are_two = false;
+    if (request->objective == SLUICE_STAGES_FOR_PREFILL) {
+        make_load(making, making->prefill, making->layer_costs[0], &loads[0]);
+        return STATUS_OK;
+    }
+    if (request->draft_limit == 0 || !request->chooses_drafts) {
+        return time_design(making, request->draft_limit, making->layer_costs[0], &loads[0]);
+    }
+    *are_two = true;
+    TRY(time_design(making, 1, making->layer_costs[0], &loads[0]));
+    return time_design(making, 0, making->layer_costs[1], &loads[1]);
+}
+
+static void set_load(struct partition_input *input, const struct partition_load *load) {
+    input->layer_costs = load->layer_costs;
+    input->first_cost = load->first_cost;
+    input->last_cost = load->last_cost;
 }
 
 static enum status choose_partition(struct making *making) {
     struct plan *plan = making->plan;
-    const struct plan_model *model = plan->model;
     int stages = plan->request.mesh.pipeline;
+    bool is_for_state = plan->request.objective == SLUICE_STAGES_FOR_STATE;
+    bool are_two;
+    struct partition_load loads[2];
     struct partition_input input = {
-        .layer_count = model->model->layer_count,
-        .layer_costs = making->layer_costs,
-        .first_cost = making->decode[plan_block_first(model)].total,
-        .last_cost =
-            making->decode[plan_block_last(model)].total + making->decode[plan_block_draft(model)].total,
+        .layer_count = plan->model->model->layer_count,
         .layer_bytes = making->layer_bytes,
+        .objective = is_for_state ? PARTITION_BY_PAGES : PARTITION_BY_COST,
+        .layer_page_bytes = making->layer_page_bytes,
     };
-    for (int l = 0; l < input.layer_count; l++) {
-        making->layer_costs[l] = making->decode[l].total;
-    }
-    TRY(plan_layer_bytes(plan, making->blocks, making->layer_bytes));
+    TRY(make_loads(making, loads, &are_two));
+    set_load(&input, &loads[0]);
+    input.other = are_two ? &loads[1] : NULL;
+    TRY(plan_layer_bytes(plan, making->blocks, making->layer_bytes, making->layer_page_bytes));
     TRY(fill_end_bytes(making, &input));
     if (plan->request.layer_partition != NULL) {
         TRY(partition_parse(plan->request.layer_partition, input.layer_count, stages, plan->first_layers));
@@ -113,6 +159,8 @@ static enum status choose_partition(struct making *making) {
         input.layer_bytes = NULL;
         TRY(partition_choose(&input, stages, plan->first_layers));
     }
+    make_load(making, making->decode, making->layer_costs[0], &loads[0]);
+    set_load(&input, &loads[0]);
     plan->imbalance = partition_imbalance(&input, stages, plan->first_layers);
     return STATUS_OK;
 }
@@ -199,22 +247,31 @@ enum status plan_make(const struct plan_model *model, const struct plan_machine 
     making.blocks = calloc(blocks, sizeof *making.blocks);
     making.decode = calloc(blocks, sizeof *making.decode);
     making.prefill = calloc(blocks, sizeof *making.prefill);
-    making.layer_costs = calloc(blocks, sizeof *making.layer_costs);
+    making.design = calloc(blocks, sizeof *making.design);
+    making.layer_costs[0] = calloc(blocks, sizeof *making.layer_costs[0]);
+    making.layer_costs[1] = calloc(blocks, sizeof *making.layer_costs[1]);
     making.layer_bytes = calloc(blocks, sizeof *making.layer_bytes);
+    making.layer_page_bytes = calloc(blocks, sizeof *making.layer_page_bytes);
     CHECK_MEMORY_GOTO(out->first_layers);
     CHECK_MEMORY_GOTO(out->stages);
     CHECK_MEMORY_GOTO(making.blocks);
     CHECK_MEMORY_GOTO(making.decode);
     CHECK_MEMORY_GOTO(making.prefill);
-    CHECK_MEMORY_GOTO(making.layer_costs);
+    CHECK_MEMORY_GOTO(making.design);
+    CHECK_MEMORY_GOTO(making.layer_costs[0]);
+    CHECK_MEMORY_GOTO(making.layer_costs[1]);
     CHECK_MEMORY_GOTO(making.layer_bytes);
+    CHECK_MEMORY_GOTO(making.layer_page_bytes);
     TRY_GOTO(make_stages(&making));
 fail:
     free(making.blocks);
     free(making.decode);
     free(making.prefill);
-    free(making.layer_costs);
+    free(making.design);
+    free(making.layer_costs[0]);
+    free(making.layer_costs[1]);
     free(making.layer_bytes);
+    free(making.layer_page_bytes);
     return status;
 }
 

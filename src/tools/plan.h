@@ -12,6 +12,7 @@
 
 #include "engine/state_pool.h"
 #include "parallel/mesh.h"
+#include "sluice/engine.h"
 #include "tools/plan_machine.h"
 #include "tools/plan_model.h"
 #include "tools/plan_step.h"
@@ -25,10 +26,12 @@ struct plan_request {
     int expert_copies;        /* a layer has so many places more than experts */
     bool has_prefix_cache;
     enum numerics numerics;
-    int64_t context_tokens; /* of the longest sequence */
-    int32_t sequence_limit; /* of one replica */
-    int32_t step_tokens;    /* rows of the largest step */
-    int draft_limit;        /* as the model was read with */
+    int64_t context_tokens;                /* of the longest sequence */
+    int32_t sequence_limit;                /* of one replica */
+    int32_t step_tokens;                   /* rows of the largest step */
+    int draft_limit;                       /* as the model was read with */
+    bool chooses_drafts;                   /* how many, up to the limit; else always as many */
+    enum sluice_stage_objective objective; /* of the partition */
     int64_t page_tokens;
     int groups_in_flight;        /* M; 0: one per stage */
     int boundary_buffers;        /* of a middle stage */

@@ -175,7 +175,8 @@ enum status plan_stage_fill_memory(const struct plan *plan, const struct plan_bl
     return STATUS_OK;
 }
 
-enum status plan_layer_bytes(const struct plan *plan, const struct plan_block *blocks, double *layer_bytes) {
+enum status plan_layer_bytes(const struct plan *plan, const struct plan_block *blocks, double *layer_bytes,
+                             double *page_bytes) {
     int64_t pages = plan_pages_of(&plan->request, plan->request.context_tokens);
     for (int l = 0; l < plan->model->model->layer_count; l++) {
         struct state_table table;
@@ -183,6 +184,7 @@ enum status plan_layer_bytes(const struct plan *plan, const struct plan_block *b
         enum status status = describe_states(plan, l, l + 1, false, &pool, &table);
         if (status == STATUS_OK) {
             layer_bytes[l] = (double)plan_block_bytes(&blocks[l]) + (double)state_pool_bytes(&pool, pages);
+            page_bytes[l] = (double)pool.page_bytes;
         }
         state_pool_deinit(&pool);
         free(table.kinds);

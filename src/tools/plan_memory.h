@@ -16,8 +16,12 @@ enum status plan_stage_fill_memory(const struct plan *plan, const struct plan_bl
                                    const struct plan_step_bytes *step, int stage_index,
                                    struct plan_stage *stage);
 
-/* Bytes that must fit for a layer: weights, all slots and snapshots, the pages of one full sequence. */
-enum status plan_layer_bytes(const struct plan *plan, const struct plan_block *blocks, double *layer_bytes);
+/*
+ * Bytes that must fit for a layer: weights, all slots and snapshots, the pages of one full sequence; and what
+ * one page takes.
+ */
+enum status plan_layer_bytes(const struct plan *plan, const struct plan_block *blocks, double *layer_bytes,
+                             double *page_bytes);
 
 /* Beginnings that the prefix cache keeps, as the engine chooses. */
 int32_t plan_snapshot_count(const struct plan_request *request);

@@ -31,11 +31,10 @@ int plan_groups_in_flight(const struct plan *plan, int64_t running_sequences) {
     return running_sequences < groups ? (int)(running_sequences > 0 ? running_sequences : 1) : groups;
 }
 
-struct plan_tick plan_decode_tick(const struct plan *plan, int64_t running_sequences) {
+struct plan_tick plan_decode_tick(const struct plan *plan, int64_t running_sequences, int drafts) {
     int groups = plan_groups_in_flight(plan, running_sequences);
-    struct plan_tick tick = {.rows = 1 + plan->request.draft_limit,
-                             .position = plan->request.context_tokens / 2,
-                             .draft_passes = plan->request.draft_limit};
+    struct plan_tick tick = {
+        .rows = 1 + drafts, .position = plan->request.context_tokens / 2, .draft_passes = drafts};
     tick.sequences = (running_sequences + groups - 1) / groups;
     tick.sequences = tick.sequences > 0 ? tick.sequences : 1;
     tick.logit_rows = tick.sequences * tick.rows;

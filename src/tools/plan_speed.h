@@ -14,8 +14,8 @@ struct plan_tick {
     bool is_prefill; /* one prompt's rows: state is read once and weighs nothing */
 };
 
-/* The decoding step at the plan's design point: one group of sequences, contexts half full. */
-struct plan_tick plan_decode_tick(const struct plan *plan, int64_t running_sequences);
+/* A decoding step of one group of sequences with so many drafts each, contexts half full. */
+struct plan_tick plan_decode_tick(const struct plan *plan, int64_t running_sequences, int drafts);
 
 /* The largest step, of one prompt. */
 struct plan_tick plan_prefill_tick(const struct plan *plan);

@@ -1,4 +1,5 @@
 /* How many pages ranks agree on, by sums that are done here by hand. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,10 +50,23 @@ static void the_fullest_host_decides(void **state) {
     assert_int_equal(pages_of(ranks, 2), 890);
 }
 
+/* Stages of two ranks: on two hosts, on one of their own, and on one that another stage is on too. */
+static void a_stage_has_its_own_hosts(void **state) {
+    (void)state;
+    const struct host_memory apart[] = {{0, 100}, {1, 200}, {2, 400}, {2, 400}};
+    assert_true(rank_memory_stage_limit(apart, 4, 0, 2) == 90.0 + 180.0);
+    assert_true(rank_memory_stage_limit(apart, 4, 2, 2) == 360.0);
+    const struct host_memory mixed[] = {{0, 100}, {1, 200}, {1, 200}, {2, 400}};
+    assert_true(isinf(rank_memory_stage_limit(mixed, 4, 0, 2)));
+    assert_true(isinf(rank_memory_stage_limit(mixed, 4, 2, 2)));
+    assert_true(rank_memory_stage_limit(mixed, 4, 0, 1) == 90.0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copies_are_counted_once),
         cmocka_unit_test(the_fullest_host_decides),
+        cmocka_unit_test(a_stage_has_its_own_hosts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

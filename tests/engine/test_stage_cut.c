@@ -23,6 +23,8 @@ struct fixture {
     struct arena arena;
     struct model *model;
     struct sluice_engine_options options;
+    struct state_table states;
+    double limits[STAGES_MAX];
     int first_layers[STAGES_MAX + 1];
     double imbalance;
 };
@@ -39,15 +41,31 @@ static void open_flash(struct fixture *fixture, int drafts, int sequences, int s
     assert_int_equal(model_family_find(config, &family), STATUS_OK);
     assert_int_equal(family->create(&fixture->arena, config, &request, &fixture->model), STATUS_OK);
     json_free(&config);
+    fixture->states.arena = &fixture->arena;
+    assert_int_equal(family->list_states(fixture->model, &fixture->states), STATUS_OK);
+    for (int s = 0; s < STAGES_MAX; s++) {
+        fixture->limits[s] = INFINITY;
+    }
     fixture->options.draft.limit = drafts;
+    fixture->options.draft.is_adaptive = false;
     fixture->options.sequence_limit = sequences;
     fixture->options.parallel.pipeline = stages;
     fixture->options.parallel.in_flight = 1;
 }
 
+static struct stage_memory memory_of(const struct fixture *fixture) {
+    return (struct stage_memory){.states = &fixture->states,
+                                 .pool = {.sequence_slot_count = fixture->options.sequence_limit,
+                                          .context_tokens = 4096,
+                                          .page_tokens = 128},
+                                 .byte_limits = fixture->limits};
+}
+
 static enum status cut(struct fixture *fixture, const char *named) {
     snprintf(fixture->options.parallel.layer_partition, SLUICE_LAYER_PARTITION_BYTES, "%s", named);
-    return stage_cut_choose(fixture->model, &fixture->options, fixture->first_layers, &fixture->imbalance);
+    const struct stage_memory memory = memory_of(fixture);
+    return stage_cut_choose(fixture->model, &fixture->options, &memory, fixture->first_layers,
+                            &fixture->imbalance);
 }
 
 static void expect_layers(const struct fixture *fixture, int count, const int *layers) {
@@ -115,6 +133,78 @@ static void imbalance_is_largest_over_mean(void **state) {
     arena_deinit(&fixture.arena);
 }
 
+/*
+ * P-7 on two stages: the head alone stands for 4.6 layers, with a draft for 8 (see above). The first wants 24
+ * layers in front, the second 25 and a half; where the engine chooses, both count.
+ */
+static void an_adaptive_number_of_drafts_has_both_steps(void **state) {
+    (void)state;
+    struct fixture fixture;
+    open_flash(&fixture, 1, 1, 2);
+    assert_int_equal(cut(&fixture, ""), STATUS_OK);
+    expect_layers(&fixture, 2, (const int[]){25, 18});
+    fixture.options.draft.is_adaptive = true;
+    assert_int_equal(cut(&fixture, ""), STATUS_OK);
+    expect_layers(&fixture, 2, (const int[]){24, 19});
+    arena_deinit(&fixture.arena);
+}
+
+/* A prompt's rows need every expert and one row of logits: layers alone count. */
+static void prompts_weigh_layers_alone(void **state) {
+    (void)state;
+    struct fixture fixture;
+    open_flash(&fixture, 0, 1, 4);
+    fixture.options.parallel.objective = SLUICE_STAGES_FOR_PREFILL;
+    assert_int_equal(cut(&fixture, ""), STATUS_OK);
+    for (int s = 0; s < 4; s++) {
+        assert_in_range(fixture.first_layers[s + 1] - fixture.first_layers[s], 10, 11);
+    }
+    arena_deinit(&fixture.arena);
+}
+
+/* Bytes of a layer's experts (G-7: 3.42 GB), which are nearly all that it has. */
+static void memory_limits_what_a_stage_gets(void **state) {
+    (void)state;
+    struct fixture fixture;
+    open_flash(&fixture, 0, 1, 4);
+    assert_int_equal(cut(&fixture, ""), STATUS_OK);
+    expect_layers(&fixture, 4, (const int[]){12, 12, 12, 7});
+    /* Embedding and 9 layers, not 10. */
+    fixture.limits[0] = 1.06e9 + 9.5 * 3.6e9;
+    assert_int_equal(cut(&fixture, ""), STATUS_OK);
+    expect_layers(&fixture, 4, (const int[]){9, 13, 13, 8});
+    /* Nothing fits: as if there were no limits. */
+    fixture.limits[1] = 1e9;
+    assert_int_equal(cut(&fixture, ""), STATUS_OK);
+    expect_layers(&fixture, 4, (const int[]){12, 12, 12, 7});
+    arena_deinit(&fixture.arena);
+}
+
+static int most_dear_layers(const struct fixture *fixture, int stages) {
+    int most = 0;
+    for (int s = 0; s < stages; s++) {
+        int dear = 0;
+        for (int l = fixture->first_layers[s]; l < fixture->first_layers[s + 1]; l++) {
+            dear += l >= 2 && l % 2 == 0;
+        }
+        most = dear > most ? dear : most;
+    }
+    return most;
+}
+
+/* B.6: 21 of the layers, the even ones from 2, keep 179 bytes a token: on two stages one has 11 at least. */
+static void state_can_be_what_counts(void **state) {
+    (void)state;
+    struct fixture fixture;
+    open_flash(&fixture, 1, 1, 2);
+    assert_int_equal(cut(&fixture, ""), STATUS_OK);
+    assert_int_equal(most_dear_layers(&fixture, 2), 12);
+    fixture.options.parallel.objective = SLUICE_STAGES_FOR_STATE;
+    assert_int_equal(cut(&fixture, ""), STATUS_OK);
+    assert_int_equal(most_dear_layers(&fixture, 2), 11);
+    arena_deinit(&fixture.arena);
+}
+
 static void wrong_partitions_are_refused(void **state) {
     (void)state;
     struct fixture fixture;
@@ -126,8 +216,15 @@ static void wrong_partitions_are_refused(void **state) {
     fixture.options.parallel.pipeline = FLASH_LAYERS + 2;
     int first_layers[FLASH_LAYERS + 3];
     fixture.options.parallel.layer_partition[0] = '\0';
-    assert_int_equal(stage_cut_choose(fixture.model, &fixture.options, first_layers, &fixture.imbalance),
-                     STATUS_BAD_CONFIG);
+    double limits[FLASH_LAYERS + 2];
+    for (int s = 0; s < FLASH_LAYERS + 2; s++) {
+        limits[s] = INFINITY;
+    }
+    struct stage_memory memory = memory_of(&fixture);
+    memory.byte_limits = limits;
+    assert_int_equal(
+        stage_cut_choose(fixture.model, &fixture.options, &memory, first_layers, &fixture.imbalance),
+        STATUS_BAD_CONFIG);
     arena_deinit(&fixture.arena);
 }
 
@@ -136,6 +233,10 @@ int main(void) {
         cmocka_unit_test(design_points_are_those_of_the_specification),
         cmocka_unit_test(groups_share_the_sequences),
         cmocka_unit_test(imbalance_is_largest_over_mean),
+        cmocka_unit_test(an_adaptive_number_of_drafts_has_both_steps),
+        cmocka_unit_test(prompts_weigh_layers_alone),
+        cmocka_unit_test(memory_limits_what_a_stage_gets),
+        cmocka_unit_test(state_can_be_what_counts),
         cmocka_unit_test(wrong_partitions_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -140,6 +140,102 @@ static void memory_comes_before_balance(void **state) {
     assert_non_null(strstr(error_last()->message, "8 layers over 2 stages"));
 }
 
+/*
+ * Steps with a draft and without, spec P-7: whatever is cut for one alone loses more with the other than the
+ * cut for both loses with either.
+ */
+static double largest_cost(const struct partition_input *input, int stages, const int *first_layers) {
+    double most = 0.0;
+    for (int s = 0; s < stages; s++) {
+        most = fmax(most, partition_stage_cost(input, stages, first_layers, s));
+    }
+    return most;
+}
+
+static void two_kinds_of_steps_share_a_cut(void **state) {
+    (void)state;
+    double layers[43];
+    for (int i = 0; i < 43; i++) {
+        layers[i] = 0.23;
+    }
+    struct partition_input plain = {.layer_count = 43, .layer_costs = layers, .last_cost = 1.06};
+    struct partition_input drafting = {.layer_count = 43, .layer_costs = layers, .last_cost = 1.06 + 1.3};
+    const struct partition_load other = {.layer_costs = layers, .last_cost = drafting.last_cost};
+    struct partition_input both = plain;
+    both.other = &other;
+    int chosen[STAGES_MAX + 1];
+    assert_int_equal(partition_choose(&plain, 4, chosen), STATUS_OK);
+    double least = largest_cost(&plain, 4, chosen);
+    assert_int_equal(partition_choose(&drafting, 4, chosen), STATUS_OK);
+    double least_drafting = largest_cost(&drafting, 4, chosen);
+    assert_int_equal(partition_choose(&both, 4, chosen), STATUS_OK);
+    double worst =
+        fmax(largest_cost(&plain, 4, chosen) / least, largest_cost(&drafting, 4, chosen) / least_drafting);
+    /* 13 layers against 12, of the best cut for no drafts. */
+    assert_true(fabs(worst - 13.0 * 0.23 / least) < 1e-6);
+    for (int a = 1; a < 43; a++) {
+        for (int b = a + 1; b < 43; b++) {
+            for (int c = b + 1; c <= 43; c++) {
+                const int tried[] = {0, a, b, c, 43};
+                assert_true(fmax(largest_cost(&plain, 4, tried) / least,
+                                 largest_cost(&drafting, 4, tried) / least_drafting) > worst - 1e-9);
+            }
+        }
+    }
+}
+
+/*
+ * Spec B.6: V4-Flash keeps 179 bytes a token in its C4 layers, the even ones from 2, and 4.6 in the others
+ * from
+ * 3. With equal memory the capacity is that of the stage with most bytes, whatever time says.
+ */
+static void state_can_be_what_counts(void **state) {
+    (void)state;
+    double costs[43];
+    double pages[43];
+    for (int i = 0; i < 43; i++) {
+        costs[i] = i < 22 ? 1.0 : 2.0;
+        pages[i] = i < 2 ? 0.0 : i % 2 == 0 ? 179.0 : 4.6;
+    }
+    struct partition_input input = {
+        .layer_count = 43, .layer_costs = costs, .objective = PARTITION_BY_PAGES, .layer_page_bytes = pages};
+    int chosen[STAGES_MAX + 1];
+    assert_int_equal(partition_choose(&input, 4, chosen), STATUS_OK);
+    double most = 0.0;
+    for (int s = 0; s < 4; s++) {
+        double sum = 0.0;
+        for (int l = chosen[s]; l < chosen[s + 1]; l++) {
+            sum += pages[l];
+        }
+        most = fmax(most, sum);
+    }
+    /* 21 such layers over 4 stages: one has 6, with 5 others in between. */
+    assert_true(fabs(most - (6 * 179.0 + 5 * 4.6)) < 1e-6);
+    input.objective = PARTITION_BY_COST;
+    expect_choice(&input, 4, "16,11,8,8");
+}
+
+/* What is left for pages decides, not what they take: a stage full of weights gets layers without pages. */
+static void state_needs_what_weights_leave(void **state) {
+    (void)state;
+    static const double costs[] = {1, 1, 1, 1, 1, 1};
+    static const double bytes[] = {8, 8, 2, 2, 2, 2};
+    static const double pages[] = {0, 0, 1, 1, 1, 1};
+    static const double limits[] = {22, 16};
+    struct partition_input input = {.layer_count = 6,
+                                    .layer_costs = costs,
+                                    .layer_bytes = bytes,
+                                    .byte_limits = limits,
+                                    .objective = PARTITION_BY_PAGES,
+                                    .layer_page_bytes = pages};
+    /* 2,4: 4 pages' worth in 8 bytes. 3,3: 1 in 4 and 3 in 10. 4,2: 2 in 2. */
+    expect_choice(&input, 2, "3,3");
+    input.objective = PARTITION_BY_COST;
+    static const double tight[] = {17, 16};
+    input.byte_limits = tight;
+    expect_choice(&input, 2, "2,4");
+}
+
 /* A head that costs more than all layers together has the last stage to itself. */
 static void the_last_stage_may_have_the_head_alone(void **state) {
     (void)state;
@@ -215,6 +311,9 @@ int main(void) {
         cmocka_unit_test(ties_go_to_few_layers_at_the_ends),
         cmocka_unit_test(no_partition_is_better),
         cmocka_unit_test(memory_comes_before_balance),
+        cmocka_unit_test(two_kinds_of_steps_share_a_cut),
+        cmocka_unit_test(state_can_be_what_counts),
+        cmocka_unit_test(state_needs_what_weights_leave),
         cmocka_unit_test(the_last_stage_may_have_the_head_alone),
         cmocka_unit_test(dependent_layers_stay_together),
         cmocka_unit_test(balance_is_largest_over_mean),

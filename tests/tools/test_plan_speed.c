@@ -255,6 +255,31 @@ static void cycles_follow_the_slowest_stage(void **state) {
     plan_fixture_close(&fixture);
 }
 
+/* P-38, and its counterpart for prompts: each objective is served best by its own partition. */
+static void partitions_serve_their_objective(void **state) {
+    (void)state;
+    struct plan_fixture fixture;
+    double decode[3];
+    double prefill[3];
+    int64_t tokens[3];
+    plan_fixture_open(&fixture, "flash", 1, "8xh200", NULL);
+    fixture.request.chooses_drafts = true;
+    for (int i = 0; i < 3; i++) {
+        fixture.request.objective = (enum sluice_stage_objective)i;
+        plan_fixture_make(&fixture, 1, 4, 1);
+        decode[i] = fixture.plan.speed.tokens_per_second;
+        prefill[i] = fixture.plan.speed.prefill_tokens_per_second;
+        tokens[i] = fixture.plan.token_capacity;
+        assert_true(fixture.plan.fits);
+    }
+    assert_true(prefill[SLUICE_STAGES_FOR_PREFILL] > 1.05 * prefill[SLUICE_STAGES_FOR_DECODE]);
+    assert_true(prefill[SLUICE_STAGES_FOR_PREFILL] >= prefill[SLUICE_STAGES_FOR_STATE]);
+    assert_true(decode[SLUICE_STAGES_FOR_DECODE] >= decode[SLUICE_STAGES_FOR_PREFILL]);
+    assert_true(tokens[SLUICE_STAGES_FOR_STATE] >= tokens[SLUICE_STAGES_FOR_DECODE]);
+    assert_true(tokens[SLUICE_STAGES_FOR_STATE] >= tokens[SLUICE_STAGES_FOR_PREFILL]);
+    plan_fixture_close(&fixture);
+}
+
 /* Slow links make a layout slower, and by what they carry. */
 static void links_take_their_time(void **state) {
     (void)state;
@@ -297,6 +322,7 @@ int main(void) {
         cmocka_unit_test(few_rows_are_not_shared),
         cmocka_unit_test(rows_for_attention_are_those_of_the_table),
         cmocka_unit_test(stages_balance_as_in_the_example),
+        cmocka_unit_test(partitions_serve_their_objective),
         cmocka_unit_test(layers_and_head_take_what_they_read),
         cmocka_unit_test(cycles_follow_the_slowest_stage),
         cmocka_unit_test(links_take_their_time),
