@@ -69,6 +69,17 @@ static int32_t snapshot_end(const struct plan_arrays *plan, const struct step_sn
     return plan->steps[snapshot->segment].first_position + snapshot->row_count;
 }
 
+/* The cache has given a slot to a newer snapshot of the same step: what it was for is not kept. */
+static int32_t forget_slot(struct step_snapshot *snapshots, int32_t count, int32_t slot) {
+    int32_t kept = 0;
+    for (int32_t i = 0; i < count; i++) {
+        if (snapshots[i].slot != slot) {
+            snapshots[kept++] = snapshots[i];
+        }
+    }
+    return kept;
+}
+
 void scheduler_place_snapshots(struct scheduler *scheduler) {
     struct plan_arrays *plan = scheduler->plan;
     int32_t placed = 0;
@@ -77,6 +88,7 @@ void scheduler_place_snapshots(struct scheduler *scheduler) {
         snapshot.slot =
             share_pages(scheduler, plan->sequences[snapshot.segment], snapshot_end(plan, &snapshot));
         if (snapshot.slot >= 0) {
+            placed = forget_slot(plan->snapshots, placed, snapshot.slot);
             plan->snapshots[placed++] = snapshot;
         }
     }

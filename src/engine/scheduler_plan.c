@@ -254,8 +254,9 @@ static int32_t find_part_end(const struct scheduler *scheduler, const struct seq
     if (boundary >= room_end || boundary == sequence->token_count) {
         return smaller(room_end, boundary);
     }
-    int32_t end = smaller(room_end, scheduler_next_boundary(scheduler, sequence, boundary));
-    bool has_two_rows = options->draft_limit > 0 && end % options->page_tokens == 0;
+    int32_t next = scheduler_next_boundary(scheduler, sequence, boundary);
+    int32_t end = smaller(room_end, next);
+    bool has_two_rows = options->draft_limit > 0 && end == next && end % options->page_tokens == 0;
     if (has_two_rows || !may_end_prompt(scheduler, sequence, end)) {
         return boundary;
     }

@@ -24,7 +24,7 @@ struct batch_view {
     int64_t snapshot_count;
     const int32_t *snapshot_segment; /* [snapshot_count], each segment once at most */
     const int32_t *snapshot_rows;    /* [snapshot_count], 1 to the segment's */
-    const int32_t *snapshot_slot;    /* [snapshot_count], no segment's slot */
+    const int32_t *snapshot_slot;    /* [snapshot_count], different ones, no segment's */
 };
 
 #endif

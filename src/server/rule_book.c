@@ -10,6 +10,10 @@
 
 enum { CACHE_BYTES = 256 << 20, ARENA_BYTES = 4096 };
 
+/* Where grammars are compiled a first request may wait for masks; on the engine's thread all requests would.
+ */
+static const double PREPARE_SECONDS = 0.05;
+
 struct rule_book {
     struct tokenizer *tokenizer; /* NULL: the model has none */
     struct token_vocabulary *vocabulary;
@@ -169,7 +173,9 @@ static enum status make(struct rule_book *book, const struct service_request *re
     };
     TRY(list_stops(rules, arena, &options));
     TRY(list_words(book->tokenizer, rules, arena, &options));
-    return request_constraint_create(book->cache, &options, out);
+    TRY(request_constraint_create(book->cache, &options, out));
+    request_constraint_prepare(*out, PREPARE_SECONDS);
+    return STATUS_OK;
 }
 
 /* Shows the constraint those tokens of the answer that are in the prompt. */

@@ -53,6 +53,9 @@ enum status request_constraint_create(struct grammar_cache *cache,
                                       const struct request_constraint_options *options,
                                       struct request_constraint **out);
 
+/* Works ahead on masks, for so much time at most, and once for each grammar (grammar_prepare). */
+void request_constraint_prepare(struct request_constraint *constraint, double seconds);
+
 /* The request must be finished. */
 void request_constraint_destroy(struct request_constraint **constraint);
 

@@ -111,6 +111,12 @@ fail:
     return status;
 }
 
+void request_constraint_prepare(struct request_constraint *constraint, double seconds) {
+    if (constraint->grammar != NULL) {
+        grammar_prepare(constraint->grammar, seconds);
+    }
+}
+
 void request_constraint_destroy(struct request_constraint **constraint) {
     if (*constraint != NULL) {
         grammar_cache_release((*constraint)->cache, &(*constraint)->grammar);

@@ -40,7 +40,8 @@ struct bench_measure {
     struct bench_spread seconds;
     struct bench_sent sent;
     struct step_work work;
-    double read_bytes_per_second;   /* the machine's read bandwidth before and after: their mean; 0: not taken */
+    double
+        read_bytes_per_second; /* the machine's read bandwidth before and after: their mean; 0: not taken */
     double bandwidth_floor_seconds; /* the bytes at that bandwidth or, where it was not taken, the report's */
     double flop_floor_seconds;      /* the operations at its peak */
 };

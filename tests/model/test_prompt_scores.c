@@ -226,8 +226,8 @@ static void test_preemption(void **state) {
     const struct fixture *fixture = *state;
     struct sluice_engine_options options = engine_options(fixture);
     struct round_driver driver;
-    /* Tokens scored after each round: steps end at the last page's end too, and then answers are made. */
-    static const int32_t scored_after[] = {1, 61, 121, 181, 241, 257, PROMPT, PROMPT};
+    /* Tokens scored after each round: no step ends at the last page's end, and then answers are made. */
+    static const int32_t scored_after[] = {1, 61, 121, 181, 241, PROMPT, PROMPT, PROMPT};
     options.step_token_limit = 60;
     options.draft.limit = 1;
     round_driver_open(&driver, &options);

@@ -296,12 +296,23 @@ static void check_writers(struct paper_model *model, const struct step_plan *pla
     }
 }
 
+/* Snapshots of one step are taken in no order, and next to what others start from. */
+static void check_snapshots(const struct step_plan *plan) {
+    for (int32_t i = 0; i < plan->snapshot_count; i++) {
+        for (int32_t j = 0; j < i; j++) {
+            assert_int_not_equal(plan->snapshots[i].slot, plan->snapshots[j].slot);
+            assert_int_not_equal(plan->snapshots[i].segment, plan->snapshots[j].segment);
+        }
+    }
+}
+
 void paper_model_run(struct paper_model *model, const struct round_plan *plan, struct round_result *out) {
     int32_t first_row = 0;
     *out = (struct round_result){.feedback = model->feedback, .step_seconds = 1e-3, .draft_seconds = 1e-4};
     apply(model, &plan->step);
     reserve_boundary(model, &plan->step);
     check_writers(model, &plan->step);
+    check_snapshots(&plan->step);
     for (int32_t i = 0; i < plan->step.segment_count; i++) {
         const struct step_segment *step = &plan->step.segments[i];
         int32_t *next_tokens = make((size_t)step->row_count, sizeof *next_tokens);

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "text/grammar/grammar_cache.h"
 #include "text/grammar_fixture.h"
 #include "text/tokenizer_fixture.h"
 #include "text/utf8.h"
@@ -149,12 +150,121 @@ static void test_calls_at_the_end_stay_flat(void **state) {
     grammar_destroy(&grammar);
 }
 
+/* One state behind which different things come at once, in a long rule and in a short one, behind which most
+ * tokens go on: with each of them a token may. */
+static void test_all_that_may_come_behind_counts(void **state) {
+    (void)state;
+    static const char *const sources[] = {
+        "root ::= nested\nnested ::= \"(\" nested \")\" | word\nword ::= [^)] [^)]+",
+        "root ::= nested\nnested ::= \"(\" nested \")\" | word\nword ::= \"(\"* [a]+ [^()a]"};
+    static const char *const texts[] = {"(((some", "(((aa"};
+    struct tokenizer *tokenizer = load_tokenizer(DEEPSEEK_V3_TOKENIZER);
+    struct token_vocabulary *vocabulary = make_vocabulary(tokenizer);
+    uint32_t *mask = malloc(vocabulary->word_count * sizeof *mask);
+    for (int i = 0; i < 2; i++) {
+        struct grammar *grammar = compile_grammar(GRAMMAR_EBNF, sources[i]);
+        struct grammar_automaton *automaton;
+        assert_int_equal(grammar_automaton_create(grammar, vocabulary, SIZE_MAX, &automaton), STATUS_OK);
+        for (size_t length = 0; length <= strlen(texts[i]); length++) {
+            uint32_t set =
+                grammar_automaton_read(automaton, grammar_automaton_start(automaton), texts[i], length);
+            expand(grammar_automaton_tokens(automaton, set), mask, vocabulary->word_count);
+            check_mask(automaton, set, mask, sources[i]);
+        }
+        grammar_automaton_destroy(&automaton);
+        grammar_destroy(&grammar);
+    }
+    token_vocabulary_destroy(&vocabulary);
+    tokenizer_destroy(&tokenizer);
+    free(mask);
+}
+
+static uint32_t count_prepared(struct shared_grammar *shared) {
+    struct grammar_automaton *automaton = grammar_lock(shared);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < automaton->grammar->state_count; i++) {
+        count += automaton->state_tokens[i] != NULL;
+    }
+    grammar_unlock(shared);
+    return count;
+}
+
+/* After working ahead on a whole grammar no text meets a state of which something is unknown, and masks are
+ * right. */
+static void test_nothing_is_left_to_find_out(void **state) {
+    (void)state;
+    struct tokenizer *tokenizer = load_tokenizer(MINI_V4_TOKENIZER);
+    struct token_vocabulary *vocabulary = make_vocabulary(tokenizer);
+    struct grammar_cache *cache;
+    assert_int_equal(grammar_cache_create(vocabulary, SIZE_MAX, &cache), STATUS_OK);
+    for (size_t i = 0; i < grammar_example_count; i++) {
+        const struct grammar_example *example = &grammar_examples[i];
+        const struct grammar_source source = grammar_source_of(example->kind, example->text);
+        struct shared_grammar *shared;
+        assert_int_equal(grammar_cache_acquire(cache, &source, &shared), STATUS_OK);
+        assert_int_equal(count_prepared(shared), 0);
+        grammar_prepare(shared, 1e6);
+        uint32_t count = count_prepared(shared);
+        assert_true(count > 0);
+        for (uint64_t seed = 1; seed <= 3; seed++) {
+            walk(grammar_lock(shared), example->text, 30, seed);
+            grammar_unlock(shared);
+            assert_int_equal(count_prepared(shared), count);
+        }
+        grammar_cache_release(cache, &shared);
+    }
+    grammar_cache_destroy(&cache);
+    token_vocabulary_destroy(&vocabulary);
+    tokenizer_destroy(&tokenizer);
+}
+
+/* Without time nothing is done, and no second time is given. */
+static void test_working_ahead_has_an_end(void **state) {
+    (void)state;
+    struct tokenizer *tokenizer = load_tokenizer(MINI_V4_TOKENIZER);
+    struct token_vocabulary *vocabulary = make_vocabulary(tokenizer);
+    const struct grammar_source source = {.kind = GRAMMAR_JSON_OBJECT};
+    struct grammar_cache *cache;
+    struct shared_grammar *shared;
+    assert_int_equal(grammar_cache_create(vocabulary, SIZE_MAX, &cache), STATUS_OK);
+    assert_int_equal(grammar_cache_acquire(cache, &source, &shared), STATUS_OK);
+    grammar_prepare(shared, 0.0);
+    grammar_prepare(shared, 1e6);
+    assert_int_equal(count_prepared(shared), 0);
+    grammar_cache_release(cache, &shared);
+    grammar_cache_destroy(&cache);
+    token_vocabulary_destroy(&vocabulary);
+    tokenizer_destroy(&tokenizer);
+}
+
+/* Of a node's subtree, by a loop over the nodes in it. */
+static void test_groups_below_nodes(void **state) {
+    (void)state;
+    struct tokenizer *tokenizer = load_tokenizer(MINI_V4_TOKENIZER);
+    struct token_vocabulary *vocabulary = make_vocabulary(tokenizer);
+    const struct token_trie *trie = &vocabulary->trie;
+    for (uint32_t node = 0; node < trie->node_count; node++) {
+        uint64_t groups = 0;
+        for (uint32_t below = node + 1; below < trie->subtree_ends[node]; below++) {
+            uint8_t byte = trie->bytes[below];
+            groups |= UINT64_C(1) << (byte >= 0x80 ? 0 : byte / 2);
+        }
+        assert_true(trie->groups_below[node] == groups);
+    }
+    token_vocabulary_destroy(&vocabulary);
+    tokenizer_destroy(&tokenizer);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_masks_of_mini_v4),
         cmocka_unit_test(test_masks_of_deepseek_v3),
         cmocka_unit_test(test_readings_are_joined),
         cmocka_unit_test(test_calls_at_the_end_stay_flat),
+        cmocka_unit_test(test_all_that_may_come_behind_counts),
+        cmocka_unit_test(test_nothing_is_left_to_find_out),
+        cmocka_unit_test(test_working_ahead_has_an_end),
+        cmocka_unit_test(test_groups_below_nodes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,11 +4,19 @@
 
 #include "text/grammar/grammar_automaton.h"
 
-/* The set of one place, as it is. */
-uint32_t automaton_set_of_place(struct grammar_automaton *automaton, struct config place);
+/* As grammar_automaton_step, in place where the way is known: walks take it for every byte of the tokens. */
+static inline uint32_t automaton_step(struct grammar_automaton *automaton, uint32_t set, uint32_t symbol) {
+    uint32_t next = automaton->next[(size_t)set * automaton->class_count + automaton->symbol_classes[symbol]];
+    return next != UINT32_MAX ? next : grammar_automaton_step(automaton, set, symbol);
+}
 
-/* The set behind a frame. */
-uint32_t automaton_set_behind(struct grammar_automaton *automaton, uint32_t frame);
+/* The set of places, as they are. */
+uint32_t automaton_set_of_places(struct grammar_automaton *automaton, const struct config *places,
+                                 uint32_t count);
+
+/* The set behind the frames of places. */
+uint32_t automaton_set_behind(struct grammar_automaton *automaton, const struct config *places,
+                              uint32_t count);
 
 /* Frees masks and what states accept. */
 void automaton_forget_tokens(struct grammar_automaton *automaton);

@@ -274,11 +274,16 @@ uint32_t grammar_automaton_start(struct grammar_automaton *automaton) {
     return close_items(automaton);
 }
 
-uint32_t automaton_set_of_place(struct grammar_automaton *automaton, struct config place) {
-    return automaton->is_out_of_memory ? GRAMMAR_SET_DEAD : intern_set(automaton, &place, 1);
+uint32_t automaton_set_of_places(struct grammar_automaton *automaton, const struct config *places,
+                                 uint32_t count) {
+    if (automaton->is_out_of_memory) {
+        return GRAMMAR_SET_DEAD;
+    }
+    memcpy(automaton->scratch->items, places, count * sizeof *places);
+    return intern_set(automaton, automaton->scratch->items, count);
 }
 
-uint32_t automaton_set_behind(struct grammar_automaton *automaton, uint32_t frame) {
+static uint32_t set_behind_frame(struct grammar_automaton *automaton, uint32_t frame) {
     if (frame >= automaton->popped_capacity) {
         uint32_t capacity = 2 * (frame + 64);
         uint32_t *sets = realloc(automaton->popped_sets, capacity * sizeof *sets);
@@ -300,6 +305,26 @@ uint32_t automaton_set_behind(struct grammar_automaton *automaton, uint32_t fram
         automaton->popped_sets[frame] = close_items(automaton);
     }
     return automaton->popped_sets[frame];
+}
+
+uint32_t automaton_set_behind(struct grammar_automaton *automaton, const struct config *places,
+                              uint32_t count) {
+    uint32_t set = set_behind_frame(automaton, places[0].frame);
+    for (uint32_t i = 1; i < count; i++) {
+        set_behind_frame(automaton, places[i].frame);
+    }
+    if (count == 1 || automaton->is_out_of_memory) {
+        return set;
+    }
+    clear_items(automaton->scratch);
+    for (uint32_t i = 0; i < count; i++) {
+        struct config_span behind =
+            config_lists_get(&automaton->sets, automaton->popped_sets[places[i].frame]);
+        for (uint32_t j = 0; j < behind.count; j++) {
+            add_item(automaton->scratch, behind.items[j]);
+        }
+    }
+    return intern_set(automaton, automaton->scratch->items, automaton->scratch->item_count);
 }
 
 /* The edge of a state that has the symbol; UINT32_MAX if none has. */

@@ -82,6 +82,12 @@ uint32_t grammar_automaton_read(struct grammar_automaton *automaton, uint32_t se
 bool grammar_automaton_may_end(const struct grammar_automaton *automaton, uint32_t set);
 bool grammar_automaton_must_end(const struct grammar_automaton *automaton, uint32_t set);
 
+/*
+ * Finds out what a state of the grammar accepts, whatever is behind its rule: most of the work of the masks
+ * in which it occurs. False: memory is out, or half of the cache's limit is reached.
+ */
+bool grammar_automaton_prepare(struct grammar_automaton *automaton, uint32_t state);
+
 /* The tokens that may follow, without the end. NULL if memory is out. Valid until the cache is trimmed. */
 const struct token_set *grammar_automaton_tokens(struct grammar_automaton *automaton, uint32_t set);
 

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+
 /* What one grammar may keep before it forgets what it found out. */
 enum { AUTOMATON_BYTES_MAX = 1 << 26 };
 
@@ -17,6 +19,7 @@ struct shared_grammar {
     struct grammar *grammar;
     pthread_mutex_t lock; /* of the automaton */
     struct grammar_automaton *automaton;
+    bool is_prepared; /* or being so; guarded by the lock */
 };
 
 struct grammar_cache {
@@ -180,6 +183,69 @@ struct grammar_cache_counts grammar_cache_counts(struct grammar_cache *cache) {
     }
     pthread_mutex_unlock(&cache->lock);
     return counts;
+}
+
+/* States of a grammar in the order in which a text can meet them. */
+struct state_queue {
+    uint32_t *states;
+    uint8_t *is_known; /* by state */
+    uint32_t count;
+};
+
+static void add_state(struct state_queue *queue, uint32_t state) {
+    if (queue->is_known[state] == 0) {
+        queue->is_known[state] = 1;
+        queue->states[queue->count++] = state;
+    }
+}
+
+static void add_states_behind(struct state_queue *queue, const struct grammar *grammar, uint32_t state) {
+    const struct grammar_state *from = &grammar->states[state];
+    for (uint32_t i = 0; i < from->call_count; i++) {
+        const struct grammar_call *call = &grammar->calls[from->call_offset + i];
+        add_state(queue, grammar->rules[call->rule].start);
+        add_state(queue, call->target);
+    }
+    for (uint32_t i = 0; i < from->edge_count; i++) {
+        add_state(queue, grammar->edges[from->edge_offset + i].target);
+    }
+}
+
+static bool prepare_state(struct shared_grammar *grammar, uint32_t state) {
+    struct grammar_automaton *automaton = grammar_lock(grammar);
+    bool is_done = grammar_automaton_prepare(automaton, state);
+    grammar_unlock(grammar);
+    return is_done;
+}
+
+/* Whether this is the first time. */
+static bool begin_preparing(struct shared_grammar *grammar) {
+    pthread_mutex_lock(&grammar->lock);
+    bool is_first = !grammar->is_prepared;
+    grammar->is_prepared = true;
+    pthread_mutex_unlock(&grammar->lock);
+    return is_first;
+}
+
+void grammar_prepare(struct shared_grammar *shared, double seconds) {
+    const struct grammar *grammar = shared->grammar;
+    double until = clock_seconds() + seconds;
+    if (!begin_preparing(shared)) {
+        return;
+    }
+    struct state_queue queue = {.states = malloc(grammar->state_count * sizeof *queue.states),
+                                .is_known = calloc(grammar->state_count, sizeof *queue.is_known)};
+    if (queue.states != NULL && queue.is_known != NULL) {
+        add_state(&queue, grammar->rules[grammar->root].start);
+        for (uint32_t i = 0; i < queue.count && clock_seconds() < until; i++) {
+            if (!prepare_state(shared, queue.states[i])) {
+                break;
+            }
+            add_states_behind(&queue, grammar, queue.states[i]);
+        }
+    }
+    free(queue.states);
+    free(queue.is_known);
 }
 
 struct grammar_automaton *grammar_lock(struct shared_grammar *grammar) {

@@ -38,6 +38,13 @@ struct grammar_cache_counts {
 };
 struct grammar_cache_counts grammar_cache_counts(struct grammar_cache *cache);
 
+/*
+ * Finds out what tokens the grammar's states accept, those first that a text meets first, until all are known
+ * or so much time has passed: who follows the grammar later has that much less to do. Once for each grammar.
+ * The lock is held for one state at a time.
+ */
+void grammar_prepare(struct shared_grammar *grammar, double seconds);
+
 /* The automaton, trimmed and locked until grammar_unlock. */
 struct grammar_automaton *grammar_lock(struct shared_grammar *grammar);
 void grammar_unlock(struct shared_grammar *grammar);

@@ -45,34 +45,77 @@ struct walk {
     uint32_t *words;     /* mask, added to */
     uint32_t *end_nodes; /* nodes at which the text may end and below which more follows; NULL: not wanted */
     uint32_t end_node_count;
+    uint32_t looping_set; /* the last one whose groups were looked for, and these */
+    uint64_t looping_groups;
+};
+
+/* Below fewer nodes it takes longer to look whether all of them stay than to go through them. */
+enum { SUBTREE_NODES_MIN = 8 };
+
+/* Groups of bytes (token_trie.h) behind which the set is the same. */
+static uint64_t find_looping_groups(struct grammar_automaton *automaton, uint32_t set) {
+    uint64_t leaving = 0;
+    for (uint32_t byte = 0; byte < GRAMMAR_BYTES; byte++) {
+        if (grammar_automaton_step(automaton, set, byte) != set) {
+            leaving |= token_trie_group((uint8_t)byte);
+        }
+    }
+    return ~leaving;
+}
+
+/* Whether all that stands below a node, which itself led from the set to the same set, does so too. */
+static bool stays_below(struct walk *walk, uint32_t node, uint32_t set) {
+    if (walk->looping_set != set) {
+        walk->looping_set = set;
+        walk->looping_groups = find_looping_groups(walk->automaton, set);
+    }
+    return (walk->trie->groups_below[node] & ~walk->looping_groups) == 0;
+}
+
+static void add_tokens(const struct walk *walk, uint32_t first, uint32_t end) {
+    const int32_t *tokens = walk->trie->tokens;
+    for (uint32_t i = first; i < end; i++) {
+        walk->words[tokens[i] / 32] |= UINT32_C(1) << tokens[i] % 32;
+    }
+}
+
+/* Where a walk is at a depth. */
+struct walk_place {
+    uint32_t set;
+    bool may_end;
 };
 
 static void walk_tokens(struct walk *walk, uint32_t set) {
     const struct token_trie *trie = walk->trie;
-    uint32_t *sets = malloc((trie->depth_max + 1) * sizeof *sets);
-    if (sets == NULL) {
+    struct walk_place *places = malloc((trie->depth_max + 1) * sizeof *places);
+    if (places == NULL) {
         walk->automaton->is_out_of_memory = true;
         return;
     }
-    sets[0] = set;
+    places[0] = (struct walk_place){set, grammar_automaton_may_end(walk->automaton, set)};
     for (uint32_t node = 0; node < trie->node_count;) {
-        uint32_t depth = trie->depths[node];
-        uint32_t next = grammar_automaton_step(walk->automaton, sets[depth - 1], trie->bytes[node]);
+        const struct walk_place *before = &places[trie->depths[node] - 1];
+        uint32_t end = trie->subtree_ends[node];
+        uint32_t next = automaton_step(walk->automaton, before->set, trie->bytes[node]);
         if (next == GRAMMAR_SET_DEAD) {
-            node = trie->subtree_ends[node];
+            node = end;
             continue;
         }
-        sets[depth] = next;
-        for (uint32_t i = trie->token_offsets[node]; i < trie->token_offsets[node + 1]; i++) {
-            walk->words[trie->tokens[i] / 32] |= UINT32_C(1) << trie->tokens[i] % 32;
+        bool is_same = next == before->set;
+        if (is_same && end - node > SUBTREE_NODES_MIN && stays_below(walk, node, next)) {
+            add_tokens(walk, trie->token_offsets[node], trie->token_offsets[end]);
+            node = end;
+            continue;
         }
-        if (walk->end_nodes != NULL && trie->subtree_ends[node] > node + 1 &&
-            grammar_automaton_may_end(walk->automaton, next)) {
+        bool may_end = is_same ? before->may_end : grammar_automaton_may_end(walk->automaton, next);
+        places[trie->depths[node]] = (struct walk_place){next, may_end};
+        add_tokens(walk, trie->token_offsets[node], trie->token_offsets[node + 1]);
+        if (may_end && walk->end_nodes != NULL && end > node + 1) {
             walk->end_nodes[walk->end_node_count++] = node;
         }
         node++;
     }
-    free(sets);
+    free(places);
 }
 
 static bool has_token(const uint32_t *words, int32_t token) {
@@ -82,8 +125,8 @@ static bool has_token(const uint32_t *words, int32_t token) {
 /* The set of a mask. NULL if memory is out. */
 static struct token_set *token_set_of(const uint32_t *words, uint32_t word_count) {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < word_count; i++) {
-        count += (uint32_t)__builtin_popcount(words[i]);
+    for (uint32_t i = 0; i < word_count && count <= word_count / 2; i++) {
+        count += words[i] == 0 ? 0 : (uint32_t)__builtin_popcount(words[i]);
     }
     bool is_mask = count > word_count / 2;
     uint32_t value_count = is_mask ? word_count : count;
@@ -164,8 +207,9 @@ static const struct state_tokens *state_tokens_of(struct grammar_automaton *auto
     uint32_t *end_nodes = malloc((vocabulary->trie.node_count + 1) * sizeof *end_nodes);
     bool is_done = tokens != NULL && words != NULL && end_nodes != NULL;
     if (is_done) {
-        struct walk walk = {automaton, &vocabulary->trie, words, end_nodes, 0};
-        walk_tokens(&walk, automaton_set_of_place(automaton, (struct config){state, GRAMMAR_FRAME_END}));
+        struct walk walk = {
+            .automaton = automaton, .trie = &vocabulary->trie, .words = words, .end_nodes = end_nodes};
+        walk_tokens(&walk, automaton_set_of_places(automaton, &(struct config){state, GRAMMAR_FRAME_END}, 1));
         is_done = fill_state_tokens(tokens, &walk) && !automaton->is_out_of_memory;
     }
     free(words);
@@ -196,22 +240,48 @@ static void add_set(uint32_t *words, const struct token_set *set) {
     }
 }
 
-/* Adds the tokens that may follow at one place. */
-static void add_place(struct grammar_automaton *automaton, struct config place, uint32_t *words) {
-    const struct state_tokens *tokens = state_tokens_of(automaton, place.state);
+/*
+ * Adds the tokens that may follow at places of one state, which differ in what comes behind their rules: one
+ * walk for all of them.
+ */
+static void add_places(struct grammar_automaton *automaton, const struct config *places, uint32_t count,
+                       uint32_t *words) {
+    const struct state_tokens *tokens = state_tokens_of(automaton, places[0].state);
+    struct walk walk = {.automaton = automaton, .words = words};
     if (tokens == NULL) {
         return;
     }
     if (tokens->is_walked_each_time) {
-        struct walk walk = {automaton, &automaton->vocabulary->trie, words, NULL, 0};
-        walk_tokens(&walk, automaton_set_of_place(automaton, place));
+        walk.trie = &automaton->vocabulary->trie;
+        walk_tokens(&walk, automaton_set_of_places(automaton, places, count));
         return;
     }
     add_set(words, tokens->within);
     if (tokens->beyond.node_count > 0) {
-        struct walk walk = {automaton, &tokens->beyond, words, NULL, 0};
-        walk_tokens(&walk, automaton_set_behind(automaton, place.frame));
+        walk.trie = &tokens->beyond;
+        walk_tokens(&walk, automaton_set_behind(automaton, places, count));
     }
+}
+
+/* The same for all places of a set, which are sorted by their states. False: memory is out. */
+static bool add_set_places(struct grammar_automaton *automaton, uint32_t set, uint32_t *words) {
+    struct config_span span = config_lists_get(&automaton->sets, set);
+    /* Lists move while others are added. */
+    struct config *places = malloc((span.count + 1) * sizeof *places);
+    if (places == NULL) {
+        return false;
+    }
+    memcpy(places, span.items, span.count * sizeof *places);
+    for (uint32_t first = 0, end = 0; first < span.count; first = end) {
+        while (end < span.count && places[end].state == places[first].state) {
+            end++;
+        }
+        if (places[first].state != GRAMMAR_END) {
+            add_places(automaton, places + first, end - first, words);
+        }
+    }
+    free(places);
+    return true;
 }
 
 static void add_controls(struct grammar_automaton *automaton, uint32_t set, uint32_t *words) {
@@ -248,19 +318,19 @@ static struct token_set *make_mask(struct grammar_automaton *automaton, uint32_t
     if (words == NULL) {
         return NULL;
     }
-    uint32_t count = config_lists_get(&automaton->sets, set).count;
-    for (uint32_t i = 0; i < count; i++) {
-        struct config place = config_lists_get(&automaton->sets, set).items[i];
-        if (place.state != GRAMMAR_END) {
-            add_place(automaton, place, words);
-        }
-    }
+    automaton->is_out_of_memory |= !add_set_places(automaton, set, words);
     if (automaton->grammar->has_controls) {
         add_controls(automaton, set, words);
     }
     struct token_set *mask = automaton->is_out_of_memory ? NULL : token_set_of(words, word_count);
     free(words);
     return mask;
+}
+
+bool grammar_automaton_prepare(struct grammar_automaton *automaton, uint32_t state) {
+    bool is_wanted = automaton->grammar->states[state].edge_count > 0;
+    return grammar_automaton_bytes(automaton) <= automaton->byte_limit / 2 &&
+           (!is_wanted || state_tokens_of(automaton, state) != NULL);
 }
 
 const struct token_set *grammar_automaton_tokens(struct grammar_automaton *automaton, uint32_t set) {

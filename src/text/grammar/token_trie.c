@@ -31,6 +31,16 @@ static size_t count_nodes(const struct token_trie_entry *entries, size_t count) 
     return nodes;
 }
 
+/* The node at a depth is complete: its parent is the one before it. */
+static void close_node(struct token_trie *trie, const uint32_t *open_nodes, uint32_t depth) {
+    uint32_t node = open_nodes[depth];
+    trie->subtree_ends[node] = trie->node_count;
+    if (depth > 0) {
+        trie->groups_below[open_nodes[depth - 1]] |=
+            trie->groups_below[node] | token_trie_group(trie->bytes[node]);
+    }
+}
+
 /*
  * A node's tokens are those from its offset to the offset of the next node. All new nodes of an entry have
  * the entry's index there, so that none but the last has a token.
@@ -41,19 +51,20 @@ static void fill(struct token_trie *trie, const struct token_trie_entry *entries
     for (size_t i = 0; i < count; i++) {
         uint32_t kept = i == 0 ? 0 : common_length(&entries[i - 1], &entries[i]);
         while (open_count > kept) {
-            trie->subtree_ends[open_nodes[--open_count]] = trie->node_count;
+            close_node(trie, open_nodes, --open_count);
         }
         for (uint32_t depth = kept; depth < entries[i].length; depth++) {
             uint32_t node = trie->node_count++;
             trie->bytes[node] = (uint8_t)entries[i].bytes[depth];
             trie->depths[node] = depth + 1;
             trie->token_offsets[node] = (uint32_t)i;
+            trie->groups_below[node] = 0;
             open_nodes[open_count++] = node;
         }
         trie->tokens[i] = entries[i].token;
     }
     while (open_count > 0) {
-        trie->subtree_ends[open_nodes[--open_count]] = trie->node_count;
+        close_node(trie, open_nodes, --open_count);
     }
     trie->token_offsets[trie->node_count] = (uint32_t)count;
 }
@@ -72,10 +83,12 @@ enum status token_trie_init(struct token_trie *trie, struct token_trie_entry *en
     trie->depths = malloc((node_count + 1) * sizeof *trie->depths);
     trie->subtree_ends = malloc((node_count + 1) * sizeof *trie->subtree_ends);
     trie->token_offsets = malloc((node_count + 1) * sizeof *trie->token_offsets);
+    trie->groups_below = malloc((node_count + 1) * sizeof *trie->groups_below);
     trie->tokens = malloc((count + 1) * sizeof *trie->tokens);
     open_nodes = malloc((trie->depth_max + 1) * sizeof *open_nodes);
     CHECK_GOTO(trie->bytes != NULL && trie->depths != NULL && trie->subtree_ends != NULL &&
-                   trie->token_offsets != NULL && trie->tokens != NULL && open_nodes != NULL,
+                   trie->token_offsets != NULL && trie->groups_below != NULL && trie->tokens != NULL &&
+                   open_nodes != NULL,
                STATUS_OUT_OF_MEMORY, "out of memory");
     fill(trie, entries, count, open_nodes);
 fail:
@@ -91,10 +104,11 @@ void token_trie_deinit(struct token_trie *trie) {
     free(trie->depths);
     free(trie->subtree_ends);
     free(trie->token_offsets);
+    free(trie->groups_below);
     free(trie->tokens);
     *trie = (struct token_trie){0};
 }
 
 size_t token_trie_bytes(const struct token_trie *trie) {
-    return trie->node_count * (sizeof *trie->bytes + 3 * sizeof *trie->depths);
+    return trie->node_count * (sizeof *trie->bytes + 3 * sizeof *trie->depths + sizeof *trie->groups_below);
 }

@@ -25,8 +25,17 @@ struct token_trie {
     uint32_t *depths;        /* by node: 1 for the first byte */
     uint32_t *subtree_ends;  /* by node: the first node behind its subtree */
     uint32_t *token_offsets; /* by node and one more */
+    uint64_t *groups_below;  /* by node: groups of the bytes that stand below it */
     int32_t *tokens;
 };
+
+/*
+ * The group of a byte, as a bit: pairs of ASCII, and one for all other bytes together with the first two. If
+ * a set of bytes holds whole groups, what stands below a node is in it if the node's groups are.
+ */
+static inline uint64_t token_trie_group(uint8_t byte) {
+    return UINT64_C(1) << (byte < 0x80 ? byte / 2 : 0);
+}
 
 /* Sorts the entries. Owned: token_trie_deinit. */
 enum status token_trie_init(struct token_trie *trie, struct token_trie_entry *entries, size_t count);
