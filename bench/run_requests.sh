@@ -16,7 +16,7 @@ cpu=$(sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo | head -n 1)
 slug=$(tr -cs '[:alnum:]' - <<<"${cpu:-unknown-cpu}" | tr '[:upper:]' '[:lower:]')
 result=bench/results/$(date -u +%Y%m%d)-${slug%-}-requests-$(basename "$model")
 
-"$program" bench --model "$model" --concurrency 1,2,4,8,16,32,64 --repeats 5 --prefix-tokens 4000 "$@" \
+"$program" bench --model "$model" --concurrency 1,2,4,8,16,32,64 --repeats 15 --prefix-tokens 4000 "$@" \
     --json --plot "$work/plot.svg" >"$work/report.json"
 jq --arg date "$(date -u +%Y-%m-%dT%H:%MZ)" --arg kernel "$(uname -sr)" --argjson cores "$(nproc)" \
     --arg commit "$(git describe --always --dirty 2>/dev/null || echo unknown)" \

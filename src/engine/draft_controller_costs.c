@@ -1,7 +1,6 @@
 /* Curves of seconds over rows, moved by clipped averages. */
 #include "engine/draft_controller_costs.h"
 
-#include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +18,6 @@ static const double QUICK_RATE = 0.4;   /* something has changed. */
 static const double MUCH_FASTER = 0.67; /* Nothing makes a tick fast by chance: that is believed at once. */
 static const double DOUBT_WEIGHT = 4;
 static const double RECENT_KEEP = 1 - 1.0 / 256;
-static const double NEAR_FACTOR = 0.25; /* how far an octave away follows a measurement */
 
 /* Rows of the point behind this one. */
 static int32_t next_point_rows(int32_t point) {
@@ -187,8 +185,8 @@ static void move_points(struct cost_curve *curve, int32_t rows, struct place pla
     double moves[COST_POINTS];
     double expected = cost_curve_at(curve, rows);
     for (int32_t i = 0; i < COST_POINTS; i++) {
-        double octaves = fabs(log2((double)point_rows(i) / rows));
-        moves[i] = pow(NEAR_FACTOR, octaves) * (expected > 0 ? curve->seconds[i] / expected : 1);
+        double nearness = point_rows(i) < rows ? (double)point_rows(i) / rows : (double)rows / point_rows(i);
+        moves[i] = nearness * nearness * (expected > 0 ? curve->seconds[i] / expected : 1);
     }
     double *low = &moves[place.low];
     double *high = &moves[place.low + 1];

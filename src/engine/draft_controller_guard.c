@@ -3,7 +3,7 @@
 
 enum {
     FIRST_PERIOD_TICKS = 24,
-    FIRST_PERIOD_ROUNDS = 512, /* fewer sequences: more ticks, for the accepted tokens to average out */
+    FIRST_PERIOD_ROUNDS = 192, /* fewer sequences: more ticks, for the accepted tokens to average out */
     FIRST_HOLD_TICKS = 1024,
     LONGEST_HOLD_TICKS = 65536,
     LOSSES_TO_TRIP = 2,
