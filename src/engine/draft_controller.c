@@ -276,7 +276,7 @@ static double observe_costs(struct draft_controller *controller, const struct dr
         .pass_count = controller->observed.pass_count,
         .pass_rows = controller->observed.pass_rows,
     };
-    double slowness = controller->costs.slowness > 0 ? controller->costs.slowness : 1;
+    double slowness = draft_costs_slowness(&controller->costs);
     double seconds = outcome->step_seconds + outcome->draft_seconds;
     double expected = cost_curve_at(draft_costs_step(&controller->costs, tick->context_tokens), rows);
     if (controller->observed.regime != DRAFT_REGIME_COLD) {
@@ -298,15 +298,15 @@ static bool is_mostly_prompts(const struct draft_tick *tick) {
 /* What the tick's prompts add to a step without drafts: whoever drafts has to pay what drafts add to it. */
 static double prompt_seconds(const struct draft_controller *controller, const struct draft_tick *tick) {
     const struct cost_curve *step = draft_costs_step(&controller->costs, tick->context_tokens);
-    double slowness = controller->costs.slowness > 0 ? controller->costs.slowness : 1;
+    double slowness = draft_costs_slowness(&controller->costs);
     return slowness * (cost_curve_at(step, tick->candidate_count + tick->other_rows) -
                        cost_curve_at(step, tick->candidate_count));
 }
 
 /* A machine, or a work, that is twice as fast or slow for long may well be another one in other ways. */
 static void note_changed_speed(struct draft_controller *controller) {
-    double slowness = controller->costs.slowness;
-    bool is_usual = slowness <= 0 || (slowness < CHANGED_SPEED && slowness > 1 / CHANGED_SPEED);
+    double slowness = draft_costs_slowness(&controller->costs);
+    bool is_usual = slowness < CHANGED_SPEED && slowness > 1 / CHANGED_SPEED;
     controller->unusual_ticks = is_usual ? 0 : controller->unusual_ticks + 1;
     if (controller->unusual_ticks >= CHANGED_TICKS) {
         controller->unusual_ticks = 0;

@@ -5,15 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double SLOWEST_RATE = 0.02; /* share of a measurement once a point is well known */
-static const double CLIP_SHARE = 0.25;   /* one slow tick counts as at most 1.25 times what was expected, */
+static const double SLOWEST_RATE = 0.02;   /* share of a measurement once a point is well known */
+static const double EXPERIMENT_RATE = 0.2; /* the same in an experiment, which is short */
+static const double SPEED_RATE = 0.1;      /* share of a step in what is believed of the machine's speed */
+static const double CLIP_SHARE = 0.25;     /* one slow tick counts as at most 1.25 times what was expected, */
 static const double FIRST_CLIP_SHARE = 0.5;
 static const double WELL_KNOWN = 4;
 static const double SURPRISE_SHARE = 0.1; /* but if several in a row are off by this, in one direction, */
 enum { SURPRISES_TO_BELIEVE = 4 };
-static const double EXPERIMENT_RATE = 0.2;
-static const double STEADY_RATE = 0.02;
-static const double SPEED_RATE = 0.1;   /* share of a step in what is believed of the machine's speed */
 static const double QUICK_RATE = 0.4;   /* something has changed. */
 static const double MUCH_FASTER = 0.67; /* Nothing makes a tick fast by chance: that is believed at once. */
 static const double DOUBT_WEIGHT = 4;
@@ -272,8 +271,12 @@ const struct cost_curve *draft_costs_step(const struct draft_costs *costs, int32
     return &costs->step[known_class(costs, context_class(context_tokens))];
 }
 
+double draft_costs_slowness(const struct draft_costs *costs) {
+    return costs->slowness > 0 ? costs->slowness : 1;
+}
+
 double draft_costs_at_curve_speed(const struct draft_costs *costs, double seconds) {
-    return costs->slowness > 0 ? seconds / costs->slowness : seconds;
+    return seconds / draft_costs_slowness(costs);
 }
 
 static void scale(struct cost_curve *curve, double factor) {
@@ -283,7 +286,7 @@ static void scale(struct cost_curve *curve, double factor) {
 }
 
 void draft_costs_forget_steps(struct draft_costs *costs) {
-    double slowness = costs->slowness > 0 ? costs->slowness : 1;
+    double slowness = draft_costs_slowness(costs);
     memset(costs->step, 0, sizeof costs->step);
     scale(&costs->catch_up, slowness);
     scale(&costs->first_pass, slowness);
@@ -295,7 +298,7 @@ void draft_costs_forget_steps(struct draft_costs *costs) {
 /* A machine that others use is slower for a while at all row counts: that says nothing about the curves. */
 static void follow_speed(struct draft_costs *costs, const struct cost_curve *curve, int32_t rows,
                          double seconds) {
-    double slowness = costs->slowness > 0 ? costs->slowness : 1;
+    double slowness = draft_costs_slowness(costs);
     double expected = cost_curve_at(curve, rows) * slowness;
     double change = seconds - expected;
     costs->surprises = count_surprise(costs->surprises, change, expected);
@@ -318,7 +321,7 @@ void draft_costs_observe_step(struct draft_costs *costs, int32_t rows, int32_t c
     if (!is_experiment && known_weight(curve, rows) >= WELL_KNOWN) {
         follow_speed(costs, curve, rows, seconds);
         if (costs->surprises == 0) {
-            learn(curve, rows, draft_costs_at_curve_speed(costs, seconds), STEADY_RATE);
+            learn(curve, rows, draft_costs_at_curve_speed(costs, seconds), SLOWEST_RATE);
         }
     } else {
         learn(curve, rows, draft_costs_at_curve_speed(costs, seconds), EXPERIMENT_RATE);

@@ -32,7 +32,7 @@ struct cost_curve {
  * want one, later passes one more each for those that want more.
  */
 struct draft_costs {
-    double slowness;   /* of the machine now, against the curves; 0: nothing is known */
+    double slowness;   /* 0: nothing is known; draft_costs_slowness */
     int32_t surprises; /* steps in a row that the speed does not explain: above 0 slower, below 0 faster */
     struct cost_curve step[COST_CONTEXT_CLASSES];
     struct cost_curve catch_up;
@@ -80,6 +80,9 @@ void draft_costs_observe_step(struct draft_costs *costs, int32_t rows, int32_t c
 /* Forgets what steps take: the machine, or what it does, is another one. Passes are as dear as they are now.
  */
 void draft_costs_forget_steps(struct draft_costs *costs);
+
+/* Of the machine now, against the curves; 1 while nothing is known. */
+double draft_costs_slowness(const struct draft_costs *costs);
 
 /* Measured seconds as they would be on a machine as fast as the curves. */
 double draft_costs_at_curve_speed(const struct draft_costs *costs, double seconds);

@@ -13,8 +13,8 @@
 #include "support/model_fixture.h"
 
 /*
- * Replicas that share the experts of a stage (5.6): all pairs of what else there is. Requests are dealt out
- * over them, the last ones end on one while the other has nothing left to do.
+ * Replicas that share the experts of a stage (5.6): stages, tensor ranks, shared rows, drafts and exchanges.
+ * Requests are dealt out over them, the last ones end on one while the other has nothing left to do.
  */
 static void test_replicas(void **state) {
     static const struct layout layouts[] = {
