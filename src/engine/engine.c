@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/condition.h"
 #include "engine/engine_internal.h"
+#include "engine/rank_meter.h"
 #include "engine/rank_team.h"
 #include "engine/rank_team_groups.h"
 
@@ -151,22 +152,7 @@ static void add_drafts(const struct sluice_engine_stats *from, struct sluice_eng
 /* Replicas have the same ranks in a stage: means of times are added, and divided in the end. */
 static void add_stages(const struct sluice_engine_stats *from, struct sluice_engine_stats *sum) {
     for (int i = 0; i < from->stage_count; i++) {
-        const struct sluice_stage_stats *stage = &from->stages[i];
-        struct sluice_stage_stats *out = &sum->stages[i];
-        out->compute_seconds += stage->compute_seconds;
-        out->wait_seconds += stage->wait_seconds;
-        out->send_seconds += stage->send_seconds;
-        out->boundary_bytes += stage->boundary_bytes;
-        out->plan_bytes += stage->plan_bytes;
-        out->feedback_bytes += stage->feedback_bytes;
-        out->sum_bytes += stage->sum_bytes;
-        out->gather_bytes += stage->gather_bytes;
-        out->exchange_bytes += stage->exchange_bytes;
-        out->relay_bytes += stage->relay_bytes;
-        out->expert_moves += stage->expert_moves;
-        if (stage->expert_imbalance > out->expert_imbalance) {
-            out->expert_imbalance = stage->expert_imbalance;
-        }
+        stage_stats_add(&sum->stages[i], &from->stages[i]);
     }
 }
 

@@ -35,20 +35,20 @@ void rank_meter_read(const struct rank_meter *meter, struct sluice_stage_stats *
     out->compute_seconds = active - meter->wait_seconds - meter->send_seconds;
 }
 
-static void add_report(struct sluice_stage_stats *sum, const struct sluice_stage_stats *rank) {
-    sum->compute_seconds += rank->compute_seconds;
-    sum->wait_seconds += rank->wait_seconds;
-    sum->send_seconds += rank->send_seconds;
-    sum->boundary_bytes += rank->boundary_bytes;
-    sum->plan_bytes += rank->plan_bytes;
-    sum->feedback_bytes += rank->feedback_bytes;
-    sum->sum_bytes += rank->sum_bytes;
-    sum->gather_bytes += rank->gather_bytes;
-    sum->exchange_bytes += rank->exchange_bytes;
-    sum->relay_bytes += rank->relay_bytes;
-    sum->expert_moves += rank->expert_moves;
-    if (rank->expert_imbalance > sum->expert_imbalance) {
-        sum->expert_imbalance = rank->expert_imbalance;
+void stage_stats_add(struct sluice_stage_stats *sum, const struct sluice_stage_stats *more) {
+    sum->compute_seconds += more->compute_seconds;
+    sum->wait_seconds += more->wait_seconds;
+    sum->send_seconds += more->send_seconds;
+    sum->boundary_bytes += more->boundary_bytes;
+    sum->plan_bytes += more->plan_bytes;
+    sum->feedback_bytes += more->feedback_bytes;
+    sum->sum_bytes += more->sum_bytes;
+    sum->gather_bytes += more->gather_bytes;
+    sum->exchange_bytes += more->exchange_bytes;
+    sum->relay_bytes += more->relay_bytes;
+    sum->expert_moves += more->expert_moves;
+    if (more->expert_imbalance > sum->expert_imbalance) {
+        sum->expert_imbalance = more->expert_imbalance;
     }
 }
 
@@ -57,7 +57,7 @@ void rank_reports_add_up(const struct rank_report *reports, int count, struct sl
     stats->stage_count = 0;
     for (int i = 0; i < count; i++) {
         int32_t stage = reports[i].stage;
-        add_report(&stats->stages[stage], &reports[i].stats);
+        stage_stats_add(&stats->stages[stage], &reports[i].stats);
         rank_counts[stage]++;
         stats->stage_count = stage >= stats->stage_count ? stage + 1 : stats->stage_count;
     }
