@@ -24,7 +24,8 @@ static struct string_buffer text_of(struct metrics *metrics) {
                                             .facts = &facts,
                                             .has_prefix_cache = true,
                                             .unknown_field_count = 3,
-                                            .dropped_line_count = 8};
+                                            .dropped_line_count = 8,
+                                            .lost_line_count = 9};
     metrics_write(metrics, &context, &text);
     assert_int_equal(string_buffer_check(&text), STATUS_OK);
     return text;
@@ -211,6 +212,7 @@ static void test_engine(void **state) {
     assert_sample(&text, "sluice:worker_restarts_total", "", 4);
     assert_sample(&text, "sluice:unknown_fields_total", "", 3);
     assert_sample(&text, "sluice:access_log_dropped_lines_total", "", 8);
+    assert_sample(&text, "sluice:log_lost_lines_total", "", 9);
     string_buffer_deinit(&text);
     metrics_destroy(&metrics);
 }
