@@ -28,6 +28,7 @@ struct automaton_scratch {
     uint32_t pending_count;
     struct config frame[GRAMMAR_CONFIGS_MAX];
     uint32_t frame_count;
+    struct config spare[GRAMMAR_CONFIGS_MAX]; /* of sorting */
 };
 
 /* Symbols belong to one class if every edge of the grammar has both or neither. */
@@ -137,7 +138,7 @@ static void enter_rule(struct grammar_automaton *automaton) {
         }
     }
     scratch->pending_count = kept;
-    scratch->frame_count = config_sort(scratch->frame, scratch->frame_count);
+    scratch->frame_count = config_sort(scratch->frame, scratch->frame_count, scratch->spare);
     uint32_t frame = config_lists_find(&automaton->frames, scratch->frame, scratch->frame_count);
     if (frame == UINT32_MAX) {
         automaton->is_out_of_memory = true;
@@ -167,7 +168,7 @@ static bool reserve_set(struct grammar_automaton *automaton, uint32_t set) {
 }
 
 static uint32_t intern_set(struct grammar_automaton *automaton, struct config *items, uint32_t count) {
-    uint32_t set = config_lists_find(&automaton->sets, items, config_sort(items, count));
+    uint32_t set = config_lists_find(&automaton->sets, items, config_sort(items, count, automaton->scratch->spare));
     if (set == UINT32_MAX || !reserve_set(automaton, set)) {
         automaton->is_out_of_memory = true;
         return GRAMMAR_SET_DEAD;
