@@ -207,5 +207,5 @@ void metrics_write(struct metrics *metrics, const struct metrics_context *contex
     pthread_mutex_unlock(&metrics->mutex);
     write_engine(&text, context);
     write_drafts(&text, context);
-    metrics_write_stages(&text, &context->stats->engine);
+    metrics_write_stages(&text, &context->stats->engine, context->facts->stage_imbalance);
 }

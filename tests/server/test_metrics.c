@@ -228,6 +228,7 @@ static void test_stages(void **state) {
     assert_null(strstr(text.data, "sluice:link_bytes_total"));
     assert_null(strstr(text.data, "stage=\"1\""));
     string_buffer_deinit(&text);
+    facts.stage_imbalance = 1.125;
     stats.engine.stage_count = 2;
     stats.engine.stages[0] = (struct sluice_stage_stats){.compute_seconds = 3.0,
                                                          .wait_seconds = 0.75,
@@ -247,6 +248,7 @@ static void test_stages(void **state) {
     assert_sample(&text, "sluice:stage_seconds_total", ",stage=\"0\",part=\"wait\"", 0.75);
     assert_sample(&text, "sluice:stage_seconds_total", ",stage=\"0\",part=\"send\"", 0.25);
     assert_sample(&text, "sluice:stage_seconds_total", ",stage=\"1\",part=\"wait\"", 2.0);
+    assert_sample(&text, "sluice:stage_imbalance", "", 1.125);
     static const char link[] = "sluice:link_bytes_total";
     assert_sample(&text, link, ",from=\"0\",to=\"1\",kind=\"boundary\"", 100);
     assert_sample(&text, link, ",from=\"0\",to=\"1\",kind=\"plan\"", 60);
