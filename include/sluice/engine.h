@@ -264,6 +264,12 @@ struct sluice_engine_facts sluice_engine_facts(const struct sluice_engine *engin
 
 struct sluice_engine_stats sluice_engine_stats(struct sluice_engine *engine);
 
+/*
+ * Whether one of several ranks is lost: it failed, or did not answer in time. All requests end with an error
+ * from then on; only another engine answers. Whoever sees such an error sees this. Any thread.
+ */
+bool sluice_engine_is_lost(const struct sluice_engine *engine);
+
 /* Forgets all cached beginnings in memory; running requests keep what they use, and files stay. */
 enum sluice_status sluice_engine_clear_prefix_cache(struct sluice_engine *engine);
 

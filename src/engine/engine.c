@@ -154,6 +154,14 @@ struct sluice_engine_stats sluice_engine_stats(struct sluice_engine *engine) {
     return sum;
 }
 
+bool sluice_engine_is_lost(const struct sluice_engine *engine) {
+    bool is_lost = false;
+    for (int i = 0; i < engine->replica_count; i++) {
+        is_lost |= atomic_load(&engine->replicas[i].work.is_lost);
+    }
+    return is_lost;
+}
+
 static void clear_prefix_cache(struct engine_replica *replica) {
     pthread_mutex_lock(&replica->mutex);
     replica->is_clearing = true;

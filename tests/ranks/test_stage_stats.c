@@ -43,6 +43,20 @@ static double seconds_of(const struct sluice_stage_stats *stage) {
     return stage->compute_seconds + stage->wait_seconds + stage->send_seconds;
 }
 
+static struct sluice_engine_options options_of(const struct layout *layout) {
+    struct sluice_engine_options options = sluice_engine_options_default();
+    options.model_directory = directory;
+    options.thread_count = 1;
+    options.context_tokens = 256;
+    options.sequence_limit = 8;
+    options.step_token_limit = 64;
+    options.parallel.job = job;
+    options.parallel.pipeline = layout->pipeline;
+    options.parallel.tensor = layout->tensor;
+    options.parallel.row_sharing = SLUICE_ROW_SHARING_OFF;
+    return options;
+}
+
 /* Runs `count` requests at once and returns the seconds until the last one's end. */
 static double run_requests(struct sluice_engine *engine, int count) {
     struct sluice_request *requests[8];
@@ -97,18 +111,33 @@ static void expect_bytes(const struct sluice_engine_stats *stats, const struct l
     }
 }
 
-static void expect_layout(const struct layout *layout) {
-    struct sluice_engine_options options = sluice_engine_options_default();
+/*
+ * Two replicas of two stages, which share experts: sums over both. The leader's plans reach its own stage
+ * without a message; of another process there are some.
+ */
+static void expect_replicas(void) {
+    struct sluice_engine_options options = options_of(&(struct layout){.pipeline = 2, .tensor = 1});
     struct sluice_engine *engine;
-    options.model_directory = directory;
-    options.thread_count = 1;
-    options.context_tokens = 256;
-    options.sequence_limit = 8;
-    options.step_token_limit = 64;
-    options.parallel.job = job;
-    options.parallel.pipeline = layout->pipeline;
-    options.parallel.tensor = layout->tensor;
-    options.parallel.row_sharing = SLUICE_ROW_SHARING_OFF;
+    options.parallel.data = 2;
+    EXPECT_OK(sluice_engine_open(&options, &engine));
+    run_requests(engine, 4);
+    struct sluice_engine_stats stats = stats_at_rest(engine);
+    assert_int_equal(stats.stage_count, 2);
+    assert_int_equal(stats.finished_requests, 4);
+    for (int i = 0; i < 2; i++) {
+        const struct sluice_stage_stats *stage = &stats.stages[i];
+        int64_t boundary = i == 0 ? stats.step_rows * BOUNDARY_ROW_BYTES : 0;
+        assert_int_equal(stage->boundary_bytes, boundary);
+        assert_true(stage->compute_seconds > 0.0 && stage->exchange_bytes + stage->gather_bytes > 0);
+        assert_true((stage->plan_bytes > 0) == (i > 0 || job != NULL));
+        assert_true((stage->feedback_bytes > 0) == (i > 0 || job != NULL));
+    }
+    sluice_engine_close(&engine);
+}
+
+static void expect_layout(const struct layout *layout) {
+    struct sluice_engine_options options = options_of(layout);
+    struct sluice_engine *engine;
     EXPECT_OK(sluice_engine_open(&options, &engine));
     struct sluice_engine_stats before = stats_at_rest(engine);
     assert_int_equal(before.stage_count, layout->pipeline);
@@ -140,8 +169,16 @@ static void stages_count_their_time_and_bytes(void **state) {
     }
 }
 
+static void replicas_count_together(void **state) {
+    (void)state;
+    if (job == NULL || rank_count == 4) {
+        expect_replicas();
+    }
+}
+
 static int lead(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(stages_count_their_time_and_bytes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(stages_count_their_time_and_bytes),
+                                       cmocka_unit_test(replicas_count_together)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 

@@ -13,6 +13,14 @@ from http_client import connect, request
 PATIENCE = 60.0
 
 
+def children_of(process):
+    children = set()
+    for task in os.listdir(f"/proc/{process}/task"):
+        with open(f"/proc/{process}/task/{task}/children", encoding="ascii") as file:
+            children.update(file.read().split())
+    return sorted(int(child) for child in children)
+
+
 class Serve:
     """The program until the end of a with; its lines on both streams are kept."""
 
@@ -62,13 +70,17 @@ class Serve:
         return [dict(word.split("=", 1) for word in line.split()) for line in lines]
 
     def workers(self):
-        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children", encoding="ascii") as file:
-            main = file.read().split()
-        children = set(main)
-        for task in os.listdir(f"/proc/{self.process.pid}/task"):
-            with open(f"/proc/{self.process.pid}/task/{task}/children", encoding="ascii") as file:
-                children.update(file.read().split())
-        return sorted(int(child) for child in children)
+        return children_of(self.process.pid)
+
+    def ranks(self):
+        """Of a worker whose ranks are processes, by rank."""
+        found = {}
+        for mpirun in children_of(self.workers()[0]):
+            for process in children_of(mpirun):
+                with open(f"/proc/{process}/environ", "rb") as file:
+                    rank = re.search(rb"\0OMPI_COMM_WORLD_RANK=(\d+)\0", file.read())
+                found[int(rank.group(1))] = process
+        return found
 
     def get(self, path, headers=""):
         return request(self.address, f"GET {path} HTTP/1.1\r\nHost: x\r\n{headers}\r\n".encode(), PATIENCE)

@@ -262,20 +262,22 @@ def test_worker_death():
 
 
 def test_replicas_that_share_experts():
-    """They are one worker, which runs twice as many requests, with the text of one replica, through its death too."""
+    """They are one worker, which runs twice as many requests, with the text of one replica, through its death too.
+    Where its ranks are processes, any of these takes the worker with it."""
     form = {"response_format": {"type": "json_schema", "json_schema": {"name": "city", "schema": {
         "type": "object", "properties": {"name": {"type": "string", "maxLength": 20}}, "required": ["name"]}}}}
     bodies = [story(700), story(80, **form), story(700), story(700), story(80, **form)]
     with Serve(PROGRAM, MODEL, "--max-model-len", "2048") as server:
         expected = [stream_text(server.post("/v1/chat/completions", {**body, "stream": True}).body) for body in bodies]
-    with Serve(PROGRAM, MODEL, "--max-model-len", "2048", "-dp", "2", "--enable-expert-parallel", "--max-num-seqs", "2",
-               "--speculative-config", '{"method":"mtp","num_speculative_tokens":2}') as server:
-        assert len(server.workers()) == 1
-        streams = [server.open_stream(body) for body in bodies]
-        wait_until(lambda: live(server)["requests"]["running"] >= 3, PATIENCE, "the streams do not run")
-        os.kill(server.workers()[0], signal.SIGKILL)
-        assert [stream_text(Reply(sock).body) for sock in streams] == expected
-        assert live(server)["workers"]["restarts"] == 1
+    for ranks in ([], ["--distributed-executor-backend", "mp"])[:2 if "RANKS_AS_PROCESSES" in os.environ else 1]:
+        with Serve(PROGRAM, MODEL, "--max-model-len", "2048", "-dp", "2", "--enable-expert-parallel", "--max-num-seqs", "2",
+                   "--speculative-config", '{"method":"mtp","num_speculative_tokens":2}', *ranks) as server:
+            assert len(server.workers()) == 1
+            streams = [server.open_stream(body) for body in bodies]
+            wait_until(lambda: live(server)["requests"]["running"] >= 3, PATIENCE, "the streams do not run")
+            os.kill(server.ranks()[1] if ranks else server.workers()[0], signal.SIGKILL)
+            assert [stream_text(Reply(sock).body) for sock in streams] == expected
+            assert live(server)["workers"]["restarts"] == 1
 
 
 def connect_narrow(port):
