@@ -215,7 +215,7 @@ enum sluice_draft_regime {
  * What the engine has done and is doing; a consistent picture between two steps. What other ranks did comes a
  * few times a second and when nothing is left to do.
  * Of several replicas it is the sum, seconds included; of stages' times the mean, of the last step's drafts
- * the most, and of draft_probe_gain that of the first.
+ * and of draft_probe_gain the most.
  */
 struct sluice_engine_stats {
     int32_t running_requests;

@@ -25,7 +25,7 @@ class Serve:
     """The program until the end of a with; its lines on both streams are kept."""
 
     def __init__(self, program, model, *options, pass_fds=(), environment=None, address=None,
-                 output=None):
+                 output=None, reads_on=True):
         self.output = tempfile.TemporaryFile() if output is None else output
         words = [program, "serve", model, *options]
         if address is None:
@@ -33,6 +33,7 @@ class Serve:
         self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=self.output, stderr=subprocess.PIPE,
                                         pass_fds=pass_fds, env={**os.environ, **(environment or {})})
         self.lines = []
+        self.reads_on = reads_on  # whether somebody reads stderr once the server is ready
         ready = threading.Event()
         self.reader = threading.Thread(target=self._read, args=(ready,), daemon=True)
         self.reader.start()
@@ -47,6 +48,8 @@ class Serve:
             self.lines.append(line.decode())
             if " ready on " in self.lines[-1]:
                 ready.set()
+                if not self.reads_on:
+                    return
         ready.set()
 
     def __enter__(self):
