@@ -138,7 +138,7 @@ def test_full_stderr():
         assert b"started again" in server.process.stderr.readline()
         wait_until(lambda: server.get("/health").status == 200, PATIENCE, "no worker comes back")
         fill_pipe(f"/proc/{server.process.pid}/fd/2")
-        stream = server.open_stream(story(300))
+        stream = server.open_stream(story(1900))  # long enough to be seen on a busy machine
         wait_until(lambda: live(server)["requests"]["under_way"] == 1, PATIENCE, "the stream does not run")
         server.process.send_signal(signal.SIGTERM)
         assert stream_text(Reply(stream).body)[1], "a stream was cut off"
