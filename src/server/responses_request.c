@@ -202,6 +202,10 @@ enum status responses_request_convert_input(struct request_reader *reader, struc
         return request_reader_fail(reader, "input", STATUS_BAD_FORMAT,
                                    "is neither a text nor a list of items");
     }
+    if (!is_text && json_length(input) == 0 && out->length == 0) {
+        return request_reader_fail(reader, "input", STATUS_BAD_FORMAT,
+                                   "has no items, and nothing stands before it");
+    }
     converter.writer.has_item = out->length > 0;
     enum status status = STATUS_OK;
     if (is_text) {

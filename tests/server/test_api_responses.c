@@ -249,7 +249,7 @@ static void test_refusals(void **state) {
     } cases[] = {
         {"{}", "input", 400},
         {"{\"input\":7}", "input", 400},
-        {"{\"input\":[]}", "", 400},
+        {"{\"input\":[]}", "input", 400},
         {"{\"input\":[{}]}", "input[0]", 400},
         {"{\"input\":[{\"type\":\"item_reference\"}]}", "input[0]", 400},
         {"{\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_image\"}]}]}", "input[0]", 400},
