@@ -215,7 +215,7 @@ enum sluice_draft_regime {
  * What the engine has done and is doing; a consistent picture between two steps. What other ranks did comes a
  * few times a second and when nothing is left to do.
  * Of several replicas it is the sum, seconds included; of stages' times the mean, of the last step's drafts
- * the most, and of draft_probe_gain that of the first.
+ * and of draft_probe_gain the most.
  */
 struct sluice_engine_stats {
     int32_t running_requests;
@@ -263,6 +263,12 @@ void sluice_engine_close(struct sluice_engine **engine);
 struct sluice_engine_facts sluice_engine_facts(const struct sluice_engine *engine);
 
 struct sluice_engine_stats sluice_engine_stats(struct sluice_engine *engine);
+
+/*
+ * Whether one of several ranks is lost: it failed, or did not answer in time. All requests end with an error
+ * from then on; only another engine answers. Whoever sees such an error sees this. Any thread.
+ */
+bool sluice_engine_is_lost(const struct sluice_engine *engine);
 
 /* Forgets all cached beginnings in memory; running requests keep what they use, and files stay. */
 enum sluice_status sluice_engine_clear_prefix_cache(struct sluice_engine *engine);

@@ -91,7 +91,7 @@ static void say_ready(const struct serving *serving, double seconds) {
     if (serving->options.front.key_count == 0 && is_open_to_others(http)) {
         log_write(LOG_WARNING, "cli", "whoever can reach %s may use this server; give an --api-key", address);
     }
-    fprintf(stderr, "sluice serve: ready on %s after %.2f s, model %s\n", address, seconds,
+    log_say("sluice serve: ready on %s after %.2f s, model %s", address, seconds,
             serving->options.front.api.model_names[0]);
     service_manager_tell("READY=1\nSTATUS=Ready");
 }
@@ -135,11 +135,10 @@ static void serve_until_signal(const struct serving *serving, double drain_secon
     front_drain(serving->front);
     size_t count = front_running_count(serving->front);
     if (count > 0) {
-        fprintf(stderr, "sluice serve: stopping, %zu requests may go on for up to %.0f s\n", count,
-                drain_seconds);
+        log_say("sluice serve: stopping, %zu requests may go on for up to %.0f s", count, drain_seconds);
     }
     if (wait_for_requests(serving, &signals, drain_seconds)) {
-        fprintf(stderr, "sluice serve: stopping at once\n");
+        log_say("sluice serve: stopping at once");
     }
 }
 

@@ -208,6 +208,9 @@ static enum status run_with_arena(const struct command_row *row, int argc, char 
           row->description.name);
     *level = (enum log_level)options.log_level;
     log_set_level(*level);
+    if ((row->description.bit & (CLI_SERVE | CLI_WORKER)) != 0) {
+        log_never_wait();
+    }
     if (row->description.bit == CLI_WORKER) {
         worker_process_settle();
     }
@@ -255,12 +258,12 @@ static enum exit_code report(const char *command_name, enum status status, enum 
         return EXIT_CODE_OK;
     }
     const struct error_record *error = error_last();
-    fprintf(stderr, "%s%s%s: %s\n", PROGRAM, command_name == NULL ? "" : " ",
-            command_name == NULL ? "" : command_name, error->message);
+    log_say("%s%s%s: %s", PROGRAM, command_name == NULL ? "" : " ", command_name == NULL ? "" : command_name,
+            error->message);
     if (level == LOG_DEBUG) {
         for (int i = 0; i < error->frame_count; i++) {
             const struct error_frame *frame = &error->frames[i];
-            fprintf(stderr, "  at %s (%s:%d)\n", frame->function, frame->file, frame->line);
+            log_say("  at %s (%s:%d)", frame->function, frame->file, frame->line);
         }
     }
     return exit_code_of(status);

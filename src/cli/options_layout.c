@@ -89,14 +89,14 @@ static const struct option_row layout_rows[] = {
     {.name = "data-parallel-size",
      .alias = "dp",
      .type = OPTION_INT,
-     .commands = CLI_PLAN | CLI_SERVE | CLI_WORKER,
+     .commands = CLI_PLAN | RANKS,
      .default_value = "1",
      .minimum = 1,
      .maximum = 1 << 12,
      .value_name = "N",
      .help =
-         "Replicas; with --enable-expert-parallel they share the experts of each stage, else nothing. plan: "
-         "without any of these three the best layouts are searched for.",
+         "Replicas; with --enable-expert-parallel they share the experts of each stage, else nothing, which "
+         "serve and plan alone can do. plan: without any of these three the best layouts are searched for.",
      FIELD_AND_GIVEN(data_parallel_size)},
     {.name = "context-parallel-size",
      .alias = "cp",

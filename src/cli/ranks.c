@@ -88,16 +88,21 @@ static enum status choose_processes(const struct cli_options *options,
 }
 
 enum status cli_ranks_enter(const struct cli_options *options, struct cli_ranks *out) {
-    int64_t rank_count = options->tensor_parallel_size * options->pipeline_parallel_size;
+    int64_t replicas = cli_replicas_share_experts(options) ? options->data_parallel_size : 1;
+    int64_t rank_count = replicas * options->tensor_parallel_size * options->pipeline_parallel_size;
     struct rank_environment environment = rank_environment_read();
     bool has_processes = false;
     *out = (struct cli_ranks){.role = CLI_ROLE_ALONE};
+    CHECK(options->data_parallel_size <= 1 || cli_replicas_share_experts(options), STATUS_USAGE,
+          "%lld replicas that share nothing are several servers in one, which is for serve: add "
+          "--enable-expert-parallel, or leave -dp out",
+          (long long)options->data_parallel_size);
     TRY(choose_processes(options, &environment, rank_count, &has_processes));
     if (rank_count <= 1 || !has_processes) {
         return STATUS_OK;
     }
     CHECK(rank_count <= JOB_SUPERVISOR_RANKS_MAX, STATUS_USAGE,
-          "%lld ranks were asked for; 1 to %d are possible: lower -tp or -pp", (long long)rank_count,
+          "%lld ranks were asked for; 1 to %d are possible: lower -tp, -pp or -dp", (long long)rank_count,
           JOB_SUPERVISOR_RANKS_MAX);
     return environment.is_rank ? join(options, &environment, out) : launch(options, (int)rank_count, out);
 }

@@ -14,7 +14,7 @@
 
 #include "comm/comm.h"
 
-enum { COMM_MPI_GROUP_IDS = 1024 };
+enum { COMM_MPI_GROUP_IDS = 4096 };
 
 /*
  * Collective over the processes that a launcher started together. Starts MPI, which a process can do once;

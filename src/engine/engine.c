@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/condition.h"
 #include "engine/engine_internal.h"
-#include "engine/rank_meter.h"
+#include "engine/engine_stats_sum.h"
 #include "engine/rank_team.h"
 #include "engine/rank_team_groups.h"
 
@@ -132,30 +132,7 @@ struct sluice_engine_facts sluice_engine_facts(const struct sluice_engine *engin
     return facts;
 }
 
-static void add_drafts(const struct sluice_engine_stats *from, struct sluice_engine_stats *sum) {
-    sum->draft_tokens += from->draft_tokens;
-    for (int i = 0; i < SLUICE_DRAFT_POSITIONS_MAX; i++) {
-        sum->verified_drafts[i] += from->verified_drafts[i];
-        sum->accepted_drafts[i] += from->accepted_drafts[i];
-    }
-    for (int i = 0; i <= SLUICE_DRAFT_POSITIONS_MAX; i++) {
-        sum->ticks_by_draft_length[i] += from->ticks_by_draft_length[i];
-    }
-    sum->cold_ticks += from->cold_ticks;
-    sum->warm_ticks += from->warm_ticks;
-    sum->draft_switches += from->draft_switches;
-    sum->draft_guard_trips += from->draft_guard_trips;
-    sum->draft_length = from->draft_length > sum->draft_length ? from->draft_length : sum->draft_length;
-    sum->draft_regime = from->draft_regime > sum->draft_regime ? from->draft_regime : sum->draft_regime;
-}
-
 /* Replicas have the same ranks in a stage: means of times are added, and divided in the end. */
-static void add_stages(const struct sluice_engine_stats *from, struct sluice_engine_stats *sum) {
-    for (int i = 0; i < from->stage_count; i++) {
-        stage_stats_add(&sum->stages[i], &from->stages[i]);
-    }
-}
-
 static void divide_stage_times(struct sluice_engine_stats *sum, int replica_count) {
     for (int i = 0; i < sum->stage_count; i++) {
         sum->stages[i].compute_seconds /= replica_count;
@@ -164,39 +141,25 @@ static void divide_stage_times(struct sluice_engine_stats *sum, int replica_coun
     }
 }
 
-static void add_stats(const struct sluice_engine_stats *from, struct sluice_engine_stats *sum) {
-    sum->running_requests += from->running_requests;
-    sum->waiting_requests += from->waiting_requests;
-    sum->free_pages += from->free_pages;
-    sum->cached_pages += from->cached_pages;
-    sum->steps += from->steps;
-    sum->step_rows += from->step_rows;
-    sum->step_seconds += from->step_seconds;
-    sum->planning_seconds += from->planning_seconds;
-    sum->draft_seconds += from->draft_seconds;
-    sum->finished_requests += from->finished_requests;
-    sum->preemptions += from->preemptions;
-    sum->prompt_tokens += from->prompt_tokens;
-    sum->cached_prompt_tokens += from->cached_prompt_tokens;
-    sum->output_tokens += from->output_tokens;
-    add_drafts(from, sum);
-    add_stages(from, sum);
-}
-
 struct sluice_engine_stats sluice_engine_stats(struct sluice_engine *engine) {
     struct sluice_engine_stats sum = {0};
     for (int i = 0; i < engine->replica_count; i++) {
         struct engine_replica *replica = &engine->replicas[i];
         pthread_mutex_lock(&replica->mutex);
-        if (i == 0) {
-            sum = replica->stats;
-        } else {
-            add_stats(&replica->stats, &sum);
-        }
+        engine_stats_add_counters(&sum, &replica->stats, 1);
+        engine_stats_add_gauges(&sum, &replica->stats);
         pthread_mutex_unlock(&replica->mutex);
     }
     divide_stage_times(&sum, engine->replica_count);
     return sum;
+}
+
+bool sluice_engine_is_lost(const struct sluice_engine *engine) {
+    bool is_lost = false;
+    for (int i = 0; i < engine->replica_count; i++) {
+        is_lost |= atomic_load(&engine->replicas[i].work.is_lost);
+    }
+    return is_lost;
 }
 
 static void clear_prefix_cache(struct engine_replica *replica) {

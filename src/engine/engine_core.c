@@ -173,6 +173,7 @@ int32_t engine_core_snapshot_count(const struct engine_core *core) {
                                         : 2 * options->sequence_limit + SNAPSHOTS_BESIDE_SEQUENCES;
 }
 
+/* Without a device sizes only. */
 static enum status describe_states(struct engine_core *core) {
     struct state_pool_options pool = {
         .sequence_slot_count = core->options.sequence_limit,
@@ -375,7 +376,9 @@ static enum status build(const struct sluice_engine_options *options, const stru
             TRY_GOTO(model_digest_make(config, *checkpoint, core->digest));
         }
         TRY_GOTO(load_weights(core, checkpoint));
-        TRY_GOTO(describe_states(core));
+    }
+    TRY_GOTO(describe_states(core));
+    if (checkpoint != NULL) {
         TRY_GOTO(create_executor(core, ranks));
     }
     collect_facts(core);

@@ -47,7 +47,7 @@ struct engine_work {
     struct lockstep_tick tick; /* the last one agreed on */
     uint64_t exchanges;        /* with other replicas so far */
     bool is_ending;            /* no more requests will come */
-    bool is_lost;              /* a rank is: nothing that needs other replicas runs any more */
+    atomic_bool is_lost;       /* a rank is: nothing runs any more; any thread may look */
     double round_seconds;      /* in rounds so far */
     double planning_seconds;   /* planning and bookkeeping */
     double draft_seconds;

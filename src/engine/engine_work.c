@@ -156,8 +156,7 @@ static enum status agree_on_tick(struct engine_work *work, struct round_plan *pl
                                        .is_ending = work->is_ending};
     if (work->is_lost) {
         work->tick = (struct lockstep_tick){.is_idle = true, .is_end = work->is_ending};
-        CHECK(wish.rows == 0, STATUS_PEER_LOST,
-              "the replicas share experts, and a rank of them is lost: open the engine again");
+        CHECK(wish.rows == 0, STATUS_PEER_LOST, "a rank is lost: open the engine again");
         return STATUS_OK;
     }
     TRY(lockstep_agree(has_company(work) ? work->core->ranks->leaders : NULL, ++work->exchanges, &wish,
@@ -203,9 +202,12 @@ static enum status finish_round(struct engine_work *work) {
     return STATUS_OK;
 }
 
-/* What one replica cannot go on from, none can (spec parallelism F-2). */
+/*
+ * What one rank cannot go on from, none can, in all replicas that share experts (spec parallelism F-2). That
+ * is known before any request shows its error.
+ */
 static void fail_rounds(struct engine_work *work, enum status status) {
-    if (has_company(work) && status != STATUS_NOT_FINITE) {
+    if (work->core->ranks != NULL && status != STATUS_NOT_FINITE) {
         work->is_lost = true;
         executor_ranks_abort(work->core->ranks, error_last()->message);
     }

@@ -158,6 +158,19 @@ fail:
     return status;
 }
 
+enum status executor_create_outside(const struct executor_options *options, struct executor **out) {
+    struct executor *executor = calloc(1, sizeof *executor);
+    CHECK_MEMORY(executor);
+    executor->options = *options;
+    enum status status = executor_alloc_records(executor);
+    if (status != STATUS_OK) {
+        executor_destroy(&executor);
+        return error_forward(status, ERROR_HERE);
+    }
+    *out = executor;
+    return STATUS_OK;
+}
+
 void executor_destroy(struct executor **executor) {
     if (*executor != NULL) {
         struct executor_ranks *ranks = (*executor)->options.ranks;

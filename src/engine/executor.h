@@ -43,6 +43,12 @@ struct executor_options {
 /* With ranks, creation is not collective, but all that runs or changes state is. */
 enum status executor_create(const struct executor_options *options, struct executor **out);
 
+/*
+ * The executor of a leader from outside: it sends records and takes reports, and has nothing that runs. Of
+ * the options only the model, which need not be bound, and the ranks count.
+ */
+enum status executor_create_outside(const struct executor_options *options, struct executor **out);
+
 /* Frees and nulls; NULL inside is allowed. */
 void executor_destroy(struct executor **executor);
 

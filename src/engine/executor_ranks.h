@@ -1,7 +1,7 @@
 /*
  * An executor's place among the ranks that run one replica together.
  *
- * Rank 0 of the control group leads: what is asked of it goes to all others as plan records, to the first
+ * The first of the control group leads: what is asked of it goes to all others as plan records, to the first
  * rank of each stage and from there to the stage's other ranks. All do it, each with its layers and its part
  * of the matrices, as soon as the stage before has: so several steps are under way at once. The first rank of
  * the last stage chooses tokens and says what it chose to the leader.
@@ -9,6 +9,10 @@
  * Replicas may share experts. Then all of them run the same sequence of steps, and a stage's step meets those
  * of the same stage elsewhere in each of its layers with experts; a replica without work has steps without
  * rows (spec parallelism 5.6).
+ *
+ * The leader is the replica's first rank. Where such replicas are processes, the job's first process leads
+ * all of them: the first replica as its first rank, the others from outside, in their control groups, without
+ * a stage and a device (engine/outside_leader.h).
  */
 #ifndef SLUICE_ENGINE_EXECUTOR_RANKS_H
 #define SLUICE_ENGINE_EXECUTOR_RANKS_H
@@ -24,13 +28,15 @@
 
 struct executor_ranks {
     struct step_ranks step; /* of the stage; its scratch is the executor's to make */
-    struct comm *control;   /* all ranks, by stage and in it by tensor rank; owned by the rank's thread */
-    struct comm *pipeline;  /* ranks of the same tensor rank, by stage; NULL with one stage */
-    struct comm *leaders;   /* of the replicas that share experts; NULL elsewhere */
-    int number;             /* of all ranks, those of other replicas included */
-    int replica;            /* of those that share experts, */
-    int replica_count;      /* and how many there are */
-    int stage;
+    struct comm *control;  /* the leader and all ranks, by stage and in it by tensor rank; owned by the rank's
+                              thread */
+    int control_first;     /* the first rank there: 1 behind a leader from outside, else 0 */
+    struct comm *pipeline; /* ranks of the same tensor rank, by stage; NULL with one stage */
+    struct comm *leaders;  /* of the replicas that share experts; NULL elsewhere */
+    int number;            /* of all ranks, those of other replicas included */
+    int replica;           /* of those that share experts, */
+    int replica_count;     /* and how many there are */
+    int stage;             /* -1: none, a leader from outside */
     int stage_count;
     int first_layer;
     int end_layer;
@@ -49,7 +55,12 @@ struct executor_ranks {
 
 /* The rank that chooses tokens, in the control group. */
 static inline int executor_ranks_chooser(const struct executor_ranks *ranks) {
-    return (ranks->stage_count - 1) * comm_size(ranks->step.tensor);
+    return ranks->control_first + (ranks->stage_count - 1) * ranks->step.count;
+}
+
+/* Whether this is a rank of the replica: what else has ranks is a leader from outside. */
+static inline bool executor_ranks_has_stage(const struct executor_ranks *ranks) {
+    return ranks->stage >= 0;
 }
 
 /* Ends the waits of all groups that this rank is in. */

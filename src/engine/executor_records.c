@@ -48,6 +48,9 @@ static enum status alloc_sent(struct executor *executor) {
 enum status executor_alloc_records(struct executor *executor) {
     const struct executor_ranks *ranks = executor->options.ranks;
     executor->record_bytes = plan_record_bytes_max(&ranks->bounds);
+    if (!executor_ranks_has_stage(ranks)) {
+        return alloc_sent(executor);
+    }
     executor->record = calloc(1, executor->record_bytes);
     CHECK_MEMORY(executor->record);
     TRY(plan_room_init(&executor->room, &ranks->bounds));
@@ -133,15 +136,16 @@ enum status executor_lead(struct executor *executor, const struct plan_record *r
     TRY(wait_for_sent(executor, sent));
     executor_ranks_begin_tick(ranks, executor->record_number);
     sent->bytes = plan_record_write(record, executor->record_number++, sent->memory);
-    for (int stage = 1; stage < ranks->stage_count; stage++) {
-        int to = stage * comm_size(ranks->step.tensor);
+    bool has_stage = executor_ranks_has_stage(ranks);
+    for (int stage = has_stage ? 1 : 0; stage < ranks->stage_count; stage++) {
+        int to = ranks->control_first + stage * ranks->step.count;
         TRY(send(executor, sent, to, &sent->bytes, sizeof sent->bytes));
         TRY(send(executor, sent, to, sent->memory, sent->bytes));
     }
     if (record->kind == PLAN_KIND_ROUND && has_remote_chooser(executor)) {
         TRY(send_choice(executor, sent, &record->round));
     }
-    if (comm_size(ranks->step.tensor) > 1) {
+    if (has_stage && ranks->step.count > 1) {
         TRY(comm_broadcast_host(ranks->step.tensor, 0, &sent->bytes, sizeof sent->bytes));
         TRY(comm_broadcast_host(ranks->step.tensor, 0, sent->memory, sent->bytes));
     }
@@ -243,7 +247,7 @@ enum status executor_receive_start(struct executor *executor, struct round_start
 
 enum status executor_finish_sends(struct executor *executor) {
     const struct executor_ranks *ranks = executor->options.ranks;
-    for (int i = 0; ranks != NULL && i < executor_buffer_count(executor); i++) {
+    for (int i = 0; ranks != NULL && i < BOUNDARY_BUFFERS_MAX; i++) {
         TRY(executor_wait_for_buffer(executor, i));
     }
     executor_drop_boundaries(executor); /* what was awaited for a step that will not be */

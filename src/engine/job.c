@@ -18,7 +18,10 @@
 
 static const double DEADLINE_SECONDS_DEFAULT = 30;
 
-enum { ENGINES_AT_ONCE_MAX = (COMM_MPI_GROUP_IDS - 1) / JOB_GROUPS_PER_TEAM };
+enum {
+    ENGINES_AT_ONCE_MAX = (COMM_MPI_GROUP_IDS - 1) / JOB_GROUPS_PER_TEAM,
+    REPLICA_TEXT_BYTES = 48,
+};
 
 /* Whose memory and cores are whose: processes that give their host the same name share it. */
 static enum status learn_hosts(struct sluice_job *job) {
@@ -130,16 +133,19 @@ int sluice_job_size(const struct sluice_job *job) {
 
 void sluice_job_describe(struct sluice_job *job, char *text, size_t bytes) {
     int stage_count = atomic_load(&job->stage_count);
+    int replica_count = atomic_load(&job->replica_count);
     const char *operation = atomic_load(&job->watch.operation);
+    char replica[REPLICA_TEXT_BYTES] = "";
     if (stage_count == 0) {
         snprintf(text, bytes, "no engine open");
-    } else if (operation == NULL) {
-        snprintf(text, bytes, "stage %d of %d, tick %llu, computing", atomic_load(&job->stage), stage_count,
-                 (unsigned long long)atomic_load(&job->watch.tick));
-    } else {
-        snprintf(text, bytes, "stage %d of %d, tick %llu, waiting in %s", atomic_load(&job->stage),
-                 stage_count, (unsigned long long)atomic_load(&job->watch.tick), operation);
+        return;
     }
+    if (replica_count > 1) {
+        snprintf(replica, sizeof replica, "replica %d of %d, ", atomic_load(&job->replica), replica_count);
+    }
+    snprintf(text, bytes, "%sstage %d of %d, tick %llu, %s%s", replica, atomic_load(&job->stage), stage_count,
+             (unsigned long long)atomic_load(&job->watch.tick),
+             operation == NULL ? "computing" : "waiting in ", operation == NULL ? "" : operation);
 }
 
 enum status job_order_engine(struct sluice_job *job, const struct sluice_engine_options *options,

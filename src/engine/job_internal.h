@@ -8,7 +8,14 @@
 #include "engine/rank_identity.h"
 #include "sluice/job.h"
 
-enum { JOB_HOST_NAME_BYTES = 64, JOB_FEATURES_BYTES = 32, JOB_GROUPS_PER_TEAM = 3, JOB_START_FACTOR = 20 };
+/* A replica's ranks are a group each, and there are as many replicas as ranks at most. */
+enum {
+    JOB_RANKS_MAX = 64,
+    JOB_HOST_NAME_BYTES = 64,
+    JOB_FEATURES_BYTES = 32,
+    JOB_GROUPS_PER_TEAM = 4 + JOB_RANKS_MAX,
+    JOB_START_FACTOR = 20,
+};
 
 struct job_host {
     char name[JOB_HOST_NAME_BYTES];
@@ -44,6 +51,8 @@ struct sluice_job {
     struct comm_watch watch; /* this process's, for the control link */
     atomic_int stage;        /* of the last engine */
     atomic_int stage_count;
+    atomic_int replica;
+    atomic_int replica_count;
     struct string_buffer secret;
     struct job_host *hosts; /* [size] */
     int32_t *host_numbers;  /* [size]: the first rank of the same host */

@@ -1,7 +1,8 @@
 /*
  * What replicas that share experts agree on before each tick (spec parallelism 5.6).
  *
- * The leaders of all replicas exchange one small record each, and all come to the same result: whether there
+ * The leaders of all replicas, which are threads of one process, exchange one small record each, and all come
+ * to the same result: whether there
  * is a tick, and how many draft passes it has. Each takes part in a tick with its own rows or without any.
  * Ticks stop when nobody has rows and nothing is under way; who has work then calls the others to the next
  * exchange (engine/engine_loop.c), and until then nobody does anything.

@@ -1,6 +1,7 @@
 #include "engine/rank_meter.h"
 
 #include "base/clock.h"
+#include "engine/engine_stats_sum.h"
 
 void rank_meter_start(struct rank_meter *meter) {
     if (!meter->is_active) {
@@ -33,23 +34,6 @@ void rank_meter_read(const struct rank_meter *meter, struct sluice_stage_stats *
     out->wait_seconds = meter->wait_seconds;
     out->send_seconds = meter->send_seconds;
     out->compute_seconds = active - meter->wait_seconds - meter->send_seconds;
-}
-
-void stage_stats_add(struct sluice_stage_stats *sum, const struct sluice_stage_stats *more) {
-    sum->compute_seconds += more->compute_seconds;
-    sum->wait_seconds += more->wait_seconds;
-    sum->send_seconds += more->send_seconds;
-    sum->boundary_bytes += more->boundary_bytes;
-    sum->plan_bytes += more->plan_bytes;
-    sum->feedback_bytes += more->feedback_bytes;
-    sum->sum_bytes += more->sum_bytes;
-    sum->gather_bytes += more->gather_bytes;
-    sum->exchange_bytes += more->exchange_bytes;
-    sum->relay_bytes += more->relay_bytes;
-    sum->expert_moves += more->expert_moves;
-    if (more->expert_imbalance > sum->expert_imbalance) {
-        sum->expert_imbalance = more->expert_imbalance;
-    }
 }
 
 void rank_reports_add_up(const struct rank_report *reports, int count, struct sluice_engine_stats *stats) {

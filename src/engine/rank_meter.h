@@ -41,9 +41,6 @@ void rank_meter_add_send(struct rank_meter *meter, double began);
 /* The times so far, the round under way included. */
 void rank_meter_read(const struct rank_meter *meter, struct sluice_stage_stats *out);
 
-/* Adds times, bytes and moves up; of imbalances the larger one stays. */
-void stage_stats_add(struct sluice_stage_stats *sum, const struct sluice_stage_stats *more);
-
 /* Stages of `count` ranks: times are means over a stage's ranks, bytes and experts sums. */
 void rank_reports_add_up(const struct rank_report *reports, int count, struct sluice_engine_stats *stats);
 

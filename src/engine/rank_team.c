@@ -6,12 +6,14 @@
 #include "engine/rank_team.h"
 
 #include <limits.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "engine/executor_balance.h"
+#include "engine/outside_leader.h"
 #include "engine/rank_team_groups.h"
 #include "engine/rank_timeline.h"
 #include "engine/round.h"
@@ -40,12 +42,15 @@ struct rank_team {
     int holder_count; /* of leaders' cores: the last one to close ends the team */
     int first_rank;   /* of those that are here */
     int local_count;
-    int *first_layers;           /* [stages + 1] */
-    double imbalance;            /* of the stages */
-    double *byte_limits;         /* [stages]: what the hosts of a stage can give, if they are its alone */
-    struct rank_member *members; /* [local_count] */
-    struct rank_memory *memory;  /* [size] */
-    bool is_led;                 /* the others follow this process's leader */
+    int *first_layers;              /* [stages + 1] */
+    double imbalance;               /* of the stages */
+    double *byte_limits;            /* [stages]: what the hosts of a stage can give, if they are its alone */
+    struct rank_member *members;    /* [local_count] */
+    struct comm *everyone;          /* all processes of the job, which open the engine together */
+    struct outside_leader *outside; /* [outside_count] of replica 1 and up; in a job's first process */
+    int outside_count;
+    struct rank_memory *memory; /* [size] */
+    bool is_led;                /* the others follow this process's leader */
 };
 
 _Static_assert((int)TEAM_RANKS_MAX <= (int)SLUICE_STAGES_MAX, "a stage has a rank");
@@ -65,11 +70,6 @@ static enum status check_replicas(const struct sluice_parallel_options *parallel
     CHECK(parallel->data <= 1 || parallel->has_expert_parallelism, STATUS_UNSUPPORTED,
           "%d replicas in one engine share whole experts, but every expert was to be cut between ranks: "
           "leave --no-enable-expert-parallel out",
-          parallel->data);
-    CHECK(parallel->data <= 1 || parallel->job == NULL, STATUS_UNSUPPORTED,
-          "%d replicas that share experts are threads of one process so far, not the processes of a job: "
-          "leave --distributed-executor-backend and --hosts out, or --enable-expert-parallel, for replicas "
-          "that share nothing",
           parallel->data);
     return STATUS_OK;
 }
@@ -104,10 +104,14 @@ static enum status cut_layers(struct rank_team *team, const struct engine_core *
 /* Sentences about lost ranks say where this one is; its waits have the job's deadline. */
 static void prepare_job_rank(struct rank_team *team) {
     struct executor_ranks *ranks = &team->members[0].ranks;
-    struct comm *comms[] = {ranks->control, ranks->step.tensor, ranks->pipeline};
+    struct mesh_place place = mesh_place_of(&team->mesh, team->job->rank);
+    struct comm *comms[] = {team->everyone, ranks->control, ranks->step.tensor, ranks->step.experts,
+                            ranks->pipeline};
     ranks->watch = &team->job->watch;
     ranks->deadline_seconds = team->job->deadline_seconds;
-    atomic_store(&team->job->stage, mesh_place_of(&team->mesh, team->job->rank).pipeline);
+    atomic_store(&team->job->replica, place.data);
+    atomic_store(&team->job->replica_count, team->mesh.data);
+    atomic_store(&team->job->stage, place.pipeline);
     atomic_store(&team->job->stage_count, team->mesh.pipeline);
     for (size_t i = 0; i < sizeof comms / sizeof comms[0]; i++) {
         if (comms[i] != NULL) {
@@ -115,15 +119,23 @@ static void prepare_job_rank(struct rank_team *team) {
             comm_set_watch(comms[i], ranks->watch);
         }
     }
+    for (int i = 0; i < team->outside_count; i++) {
+        comm_set_deadline(team->outside[i].ranks.control, JOB_START_FACTOR * team->job->deadline_seconds);
+    }
 }
 
 static enum status make_groups(struct rank_team *team) {
     struct executor_ranks *ranks[TEAM_RANKS_MAX];
+    struct executor_ranks *others[TEAM_RANKS_MAX];
     for (int i = 0; i < team->local_count; i++) {
         ranks[i] = &team->members[i].ranks;
     }
+    for (int i = 0; i < team->outside_count; i++) {
+        others[i] = &team->outside[i].ranks;
+    }
+    const struct job_ends ends = {.everyone = &team->everyone, .ranks = ranks[0], .others = others};
     return team->job == NULL ? rank_team_make_thread_groups(&team->mesh, ranks)
-                             : rank_team_make_job_groups(&team->mesh, team->job, &team->order, ranks[0]);
+                             : rank_team_make_job_groups(&team->mesh, team->job, &team->order, &ends);
 }
 
 /* Most that a scheduler of these options puts into a plan (engine/scheduler.c). */
@@ -156,6 +168,7 @@ static enum status place_member(struct rank_team *team, int index, const struct 
     struct executor_ranks *ranks = &member->ranks;
     ranks->number = team->first_rank + index;
     ranks->replica = place.data;
+    ranks->control_first = team->job != NULL && place.data > 0 ? 1 : 0;
     ranks->replica_count = team->mesh.data;
     ranks->step.rank = place.tensor;
     ranks->step.count = team->mesh.tensor;
@@ -185,7 +198,7 @@ static int threads_per_rank(const struct rank_team *team, const struct sluice_en
 
 /* In a job, what the worst of its processes says; all ranks of one process are in the same state. */
 static enum status agree(const struct rank_team *team, enum status status) {
-    return team->job == NULL ? status : comm_agree(team->members[0].ranks.control, status);
+    return team->job == NULL ? status : comm_agree(team->everyone, status);
 }
 
 /* Everybody's memory from everybody's own. */
@@ -199,7 +212,7 @@ static enum status exchange_memory(struct rank_team *team, int index, struct ran
     for (int i = 0; i <= team->size; i++) {
         offsets[i] = (size_t)i * sizeof own;
     }
-    return comm_gather(team->members[0].ranks.control, NULL, &own, offsets, team->memory);
+    return comm_gather(team->everyone, NULL, &own, offsets, team->memory);
 }
 
 static enum status open_cores(struct rank_team *team, const struct sluice_engine_options *options) {
@@ -209,6 +222,10 @@ static enum status open_cores(struct rank_team *team, const struct sluice_engine
         struct rank_member *member = &team->members[i];
         TRY(engine_core_open_rank(&of_rank, &member->layout, &member->ranks, &member->core));
     }
+    for (int i = 0; i < team->outside_count; i++) {
+        outside_leader_place(&team->outside[i], &team->members[0].ranks, i + 1);
+        TRY(outside_leader_open(&team->outside[i], options));
+    }
     return STATUS_OK;
 }
 
@@ -216,13 +233,29 @@ static enum status alloc_states(struct rank_team *team, int32_t page_count) {
     for (int i = 0; i < team->local_count; i++) {
         TRY(engine_core_alloc_states(team->members[i].core, page_count));
     }
+    for (int i = 0; i < team->outside_count; i++) {
+        team->outside[i].core->states.page_count = page_count;
+    }
     return STATUS_OK;
+}
+
+/* A core's, with what leading other replicas takes beside the first. */
+static struct rank_memory memory_of(const struct rank_team *team, int index) {
+    struct engine_core *core = team->members[index].core;
+    struct rank_memory memory = engine_core_memory(core);
+    for (int i = 0; i < team->outside_count; i++) {
+        size_t bytes = outside_leader_bytes(&team->outside[i]);
+        core->facts.memory.host_bytes += bytes;
+        memory.fixed_bytes += bytes;
+    }
+    memory.ledger = core->facts.memory;
+    return memory;
 }
 
 static enum status share_memory(struct rank_team *team) {
     int32_t page_count;
     for (int i = 0; i < team->local_count; i++) {
-        TRY(exchange_memory(team, i, engine_core_memory(team->members[i].core)));
+        TRY(exchange_memory(team, i, memory_of(team, i)));
     }
     struct memory_plan_input wanted = engine_core_wanted_memory(team->members[0].core);
     TRY(rank_memory_agree(team->memory, team->size, &wanted, &page_count));
@@ -238,8 +271,9 @@ static enum status share_memory(struct rank_team *team) {
     return STATUS_OK;
 }
 
+/* In a job the first process leads all replicas. */
 static bool leads(const struct rank_team *team, int index) {
-    return (team->first_rank + index) % team->replica_size == 0;
+    return team->job == NULL ? index % team->replica_size == 0 : team->first_rank == 0;
 }
 
 /* Of all that follow; a leader's belongs to its engine. */
@@ -281,9 +315,18 @@ static enum status start_followers(struct rank_team *team) {
 /* All ranks of a job take the leader's cut, even if their own arithmetic had led elsewhere (P-16). */
 static enum status share_cut(struct rank_team *team) {
     size_t bytes = ((size_t)team->mesh.pipeline + 1) * sizeof *team->first_layers;
-    return team->job == NULL
-               ? STATUS_OK
-               : comm_broadcast_host(team->members[0].ranks.control, 0, team->first_layers, bytes);
+    return team->job == NULL ? STATUS_OK : comm_broadcast_host(team->everyone, 0, team->first_layers, bytes);
+}
+
+/* What a stage can have in each replica. */
+static double stage_limit(const struct rank_team *team, const struct host_memory *hosts, int stage) {
+    double least = INFINITY;
+    for (int replica = 0; replica < team->mesh.data && team->mesh.pipeline > 1; replica++) {
+        int first = replica * team->replica_size + stage * team->mesh.tensor;
+        double limit = rank_memory_stage_limit(hosts, team->size, first, team->mesh.tensor);
+        least = limit < least ? limit : least;
+    }
+    return least;
 }
 
 /* All ranks see what every host can give before weights are loaded. */
@@ -296,11 +339,10 @@ static enum status share_limits(struct rank_team *team) {
     }
     if (team->job != NULL) { /* else all ranks are on one host, and nothing is limited */
         own.host = team->job->host_numbers[team->job->rank];
-        TRY(comm_gather(team->members[0].ranks.control, NULL, &own, offsets, hosts));
+        TRY(comm_gather(team->everyone, NULL, &own, offsets, hosts));
     }
     for (int s = 0; s < team->mesh.pipeline; s++) {
-        team->byte_limits[s] =
-            rank_memory_stage_limit(hosts, team->size, s * team->mesh.tensor, team->mesh.tensor);
+        team->byte_limits[s] = stage_limit(team, hosts, s);
     }
     return STATUS_OK;
 }
@@ -325,7 +367,7 @@ static enum status check_identity(struct rank_team *team, const struct sluice_en
     memcpy(key.nonce, team->order.nonce, sizeof key.nonce);
     enum status status = agree(team, rank_identity_describe(options, &own));
     if (status == STATUS_OK) {
-        status = rank_identity_agree(team->members[0].ranks.control, &key, &own);
+        status = rank_identity_agree(team->everyone, &key, &own);
     }
     string_buffer_deinit(&own);
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
@@ -363,10 +405,13 @@ static enum status create_team(const struct sluice_engine_options *options, stru
     team->job = job;
     team->first_rank = job == NULL ? 0 : job->rank;
     team->local_count = job == NULL ? team->size : 1;
+    team->outside_count = job != NULL && job->rank == 0 ? team->mesh.data - 1 : 0;
     team->members = calloc((size_t)team->local_count, sizeof *team->members);
+    team->outside = calloc((size_t)team->mesh.data, sizeof *team->outside);
     team->memory = calloc((size_t)team->size, sizeof *team->memory);
     team->byte_limits = calloc((size_t)team->mesh.pipeline, sizeof *team->byte_limits);
     CHECK_MEMORY_GOTO(team->members);
+    CHECK_MEMORY_GOTO(team->outside);
     CHECK_MEMORY_GOTO(team->memory);
     CHECK_MEMORY_GOTO(team->byte_limits);
     *out = team;
@@ -374,6 +419,11 @@ static enum status create_team(const struct sluice_engine_options *options, stru
 fail:
     rank_team_close(&team);
     return status;
+}
+
+static struct engine_core *leader_of(const struct rank_team *team, int replica) {
+    return replica > 0 && team->job != NULL ? team->outside[replica - 1].core
+                                            : team->members[replica * team->replica_size].core;
 }
 
 enum status rank_team_open(const struct sluice_engine_options *options, struct engine_core **leaders) {
@@ -390,7 +440,7 @@ enum status rank_team_open(const struct sluice_engine_options *options, struct e
     TRY_GOTO(fill_team(team, options));
     team->holder_count = team->mesh.data;
     for (int replica = 0; replica < team->mesh.data; replica++) {
-        leaders[replica] = team->members[replica * team->replica_size].core;
+        leaders[replica] = leader_of(team, replica);
         leaders[replica]->team = team;
     }
     return STATUS_OK;
@@ -414,18 +464,23 @@ enum status rank_team_follow(const struct sluice_engine_options *options, const 
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }
 
-static void end_followers_of(struct rank_team *team, int leader_index) {
-    struct rank_member *leader = &team->members[leader_index];
-    bool has_waiting = team->is_led || (team->local_count > leader_index + 1 && leader[1].has_thread);
-    bool has_ended = team->is_led && round_end_followers(leader->core->executor) == STATUS_OK;
-    if (has_waiting && !has_ended) {
-        executor_ranks_abort(&leader->ranks, "the engine is closing");
+/* `has_waiting`: some may wait that were never led. */
+static void end_followers_of(const struct rank_team *team, struct engine_core *leader,
+                             const struct executor_ranks *ranks, bool has_waiting) {
+    bool has_ended = team->is_led && round_end_followers(leader->executor) == STATUS_OK;
+    if ((team->is_led || has_waiting) && !has_ended) {
+        executor_ranks_abort(ranks, "the engine is closing");
     }
 }
 
 static void end_followers(struct rank_team *team) {
     for (int i = 0; i < team->local_count; i += team->replica_size) {
-        end_followers_of(team, i);
+        const struct rank_member *leader = &team->members[i];
+        bool has_threads = team->local_count > i + 1 && leader[1].has_thread;
+        end_followers_of(team, leader->core, &leader->ranks, has_threads);
+    }
+    for (int i = 0; i < team->outside_count; i++) {
+        end_followers_of(team, team->outside[i].core, &team->outside[i].ranks, false);
     }
     for (int i = 1; i < team->local_count; i++) {
         if (team->members[i].has_thread) {
@@ -442,7 +497,11 @@ static void write_trace(const struct rank_team *team, bool has_ended) {
         return;
     }
     if (team->job != NULL) {
-        rank_timeline_gather(leader->options.trace_path, leader->executor);
+        struct executor *executors[TEAM_RANKS_MAX];
+        for (int i = 0; i < team->mesh.data; i++) {
+            executors[i] = leader_of(team, i)->executor;
+        }
+        rank_timeline_gather(leader->options.trace_path, executors, team->mesh.data);
         return;
     }
     for (int i = 0; i < team->local_count; i++) {
@@ -486,10 +545,16 @@ void rank_team_close(struct rank_team **team_pointer) {
         round_runner_destroy(&team->members[i].runner);
         leave_groups(&team->members[i].ranks);
     }
+    for (int i = 0; i < team->outside_count && team->outside != NULL; i++) {
+        outside_leader_leave(&team->outside[i]);
+        outside_leader_close(&team->outside[i]);
+    }
+    comm_destroy(&team->everyone);
     for (int i = team->local_count - 1; i >= 0 && team->members != NULL; i--) {
         close_core(&team->members[i]);
     }
     free(team->members);
+    free(team->outside);
     free(team->memory);
     free(team->first_layers);
     free(team->byte_limits);

@@ -39,7 +39,9 @@ static enum status take(struct executor *executor, int rank, void *memory, size_
     return comm_wait(control, &request);
 }
 
-static enum status add_other(struct executor *executor, int rank, struct trace_file *file) {
+/* `piece`: room for events. */
+static enum status add_other(struct executor *executor, int rank, struct trace_event *piece,
+                             struct trace_file *file) {
     struct trace_track track;
     TRY(take(executor, rank, &track, sizeof track));
     CHECK(track.count >= 0 && track.first >= 0 && track.capacity >= track.count, STATUS_INTERNAL,
@@ -48,28 +50,30 @@ static enum status add_other(struct executor *executor, int rank, struct trace_f
     trace_file_add_track(file, &track);
     for (int64_t i = 0; i < track.count;) {
         int64_t count = trace_track_piece(&track, i);
-        TRY(take(executor, rank, executor->trace_piece, (size_t)count * sizeof *executor->trace_piece));
-        trace_file_add_events(file, &track, executor->trace_piece, count);
+        TRY(take(executor, rank, piece, (size_t)count * sizeof *piece));
+        trace_file_add_events(file, &track, piece, count);
         i += count;
     }
     return STATUS_OK;
 }
 
-static enum status add_others(struct executor *executor, struct trace_file *file) {
+static enum status add_others(struct executor *executor, struct trace_event *piece, struct trace_file *file) {
     TRY(executor_lead(executor, &(struct plan_record){.kind = PLAN_KIND_TRACE}));
     for (int i = 1; i < comm_size(executor->options.ranks->control); i++) {
-        TRY(add_other(executor, i, file));
+        TRY(add_other(executor, i, piece, file));
     }
     return STATUS_OK;
 }
 
-void rank_timeline_gather(const char *path, struct executor *executor) {
+void rank_timeline_gather(const char *path, struct executor *const *leaders, int count) {
     struct trace_file *file;
     enum status status = trace_file_open(path, &file);
     if (status == STATUS_OK) {
-        add_own(file, executor->options.trace);
-        /* Where a rank was lost, what the others say is still worth having. */
-        warn_unless_ok(add_others(executor, file));
+        add_own(file, leaders[0]->options.trace);
+        for (int i = 0; i < count; i++) {
+            /* Where a rank was lost, what the others say is still worth having. */
+            warn_unless_ok(add_others(leaders[i], leaders[0]->trace_piece, file));
+        }
         status = trace_file_close(&file);
     }
     warn_unless_ok(status);
@@ -85,7 +89,8 @@ static enum status send(struct executor *executor, const void *memory, size_t by
 enum status executor_send_trace(struct executor *executor) {
     const struct tick_trace *trace = executor->options.trace;
     const struct executor_ranks *ranks = executor->options.ranks;
-    struct trace_track none = {.place = {.rank = comm_rank(ranks->control), .stage = ranks->stage}};
+    struct trace_track none = {
+        .place = {.replica = ranks->replica, .rank = ranks->number, .stage = ranks->stage}};
     struct trace_track track = trace == NULL ? none : tick_trace_track(trace);
     TRY(send(executor, &track, sizeof track));
     for (int64_t i = 0; i < track.count; i += trace_track_piece(&track, i)) {

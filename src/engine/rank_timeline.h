@@ -7,7 +7,10 @@
 /* Recorders of this process, those that are NULL left out. A line in the log says what went wrong. */
 void rank_timeline_write(const char *path, struct tick_trace *const *traces, int count);
 
-/* The leader's, and those of all other ranks, which are processes and wait for records. */
-void rank_timeline_gather(const char *path, struct executor *executor);
+/*
+ * The first leader's, and those of all other ranks, which are processes and wait for records. leaders:
+ * [count], of each replica, the first with a stage.
+ */
+void rank_timeline_gather(const char *path, struct executor *const *leaders, int count);
 
 #endif

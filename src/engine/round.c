@@ -176,8 +176,9 @@ static enum status alloc_leader(struct round_runner *runner) {
     CHECK_MEMORY(runner->rounds);
     CHECK_MEMORY(runner->taken);
     /* Which stage they are of is known before they say anything. */
-    for (size_t i = 1; i < rank_count(&runner->options); i++) {
-        runner->reports[i].stage = (int32_t)i / comm_size(runner->options.ranks->step.tensor);
+    const struct executor_ranks *ranks = runner->options.ranks;
+    for (int i = 1; i < (int)rank_count(&runner->options); i++) {
+        runner->reports[i].stage = (i - ranks->control_first) / ranks->step.count;
     }
     return round_chooses(&runner->options)
                ? STATUS_OK
@@ -190,11 +191,11 @@ enum status round_runner_create(const struct round_runner_options *options, stru
     CHECK_MEMORY(runner);
     runner->options = *options;
     runner->shape = shape_of(options);
-    runner->thread_count = worker_pool_thread_count(options->pool);
     if (round_is_leader(options)) {
         TRY_GOTO(alloc_leader(runner));
     }
     if (round_chooses(options)) {
+        runner->thread_count = worker_pool_thread_count(options->pool);
         TRY_GOTO(alloc_choice(runner));
     }
     if (round_passes_seconds(options)) {

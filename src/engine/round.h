@@ -25,7 +25,7 @@ struct round_runner;
 struct round_runner_options {
     struct executor *executor;    /* borrowed */
     struct executor_ranks *ranks; /* the executor's; NULL: one rank */
-    struct worker_pool *pool;     /* borrowed */
+    struct worker_pool *pool;     /* borrowed; of no account where no tokens are chosen */
     struct tick_trace *trace;     /* borrowed; NULL: none */
     int64_t vocabulary_size;
     int32_t sequence_limit; /* segments of a step; slots of sequences are below it */

@@ -21,7 +21,7 @@ struct started_round {
     int32_t sampled_count;
     uint64_t number;
     double started;       /* on the clock */
-    double stage_seconds; /* that the leader's stage took, if it is another than the last */
+    double stage_seconds; /* that the leader's stage took, if it has one and that is not the last */
     bool has_reports;     /* of all ranks, which were asked before it */
 };
 
@@ -88,6 +88,11 @@ static inline bool round_is_leader(const struct round_runner_options *options) {
     return options->ranks == NULL || comm_rank(options->ranks->control) == 0;
 }
 
+/* Whether this rank runs something: all but a leader from outside do. */
+static inline bool round_has_stage(const struct round_runner_options *options) {
+    return options->ranks == NULL || executor_ranks_has_stage(options->ranks);
+}
+
 /* Whether this rank chooses tokens. */
 static inline bool round_chooses(const struct round_runner_options *options) {
     return options->ranks == NULL ||
@@ -98,10 +103,15 @@ static inline bool round_is_on_last_stage(const struct round_runner_options *opt
     return options->ranks == NULL || options->ranks->stage == options->ranks->stage_count - 1;
 }
 
+/* The first stage whose time is told: the leader knows that of its own. */
+static inline int round_first_told_stage(const struct executor_ranks *ranks) {
+    return ranks->control_first == 0 ? 1 : 0;
+}
+
 /* Whether this rank tells the next stage how long the stages up to its own took. */
 static inline bool round_passes_seconds(const struct round_runner_options *options) {
     const struct executor_ranks *ranks = options->ranks;
-    return ranks != NULL && options->draft_limit > 0 && ranks->stage > 0 &&
+    return ranks != NULL && options->draft_limit > 0 && ranks->stage >= round_first_told_stage(ranks) &&
            ranks->stage < ranks->stage_count - 1 && comm_rank(ranks->step.tensor) == 0;
 }
 
@@ -125,8 +135,8 @@ enum status round_take_reports(struct round_runner *runner);
 enum status round_run_part(struct round_runner *runner, const struct round_plan *plan);
 
 /*
- * The seconds of stages between the first and the last go from stage to stage behind the boundary, from each
- * first rank to the next, if drafts are made: the leader knows its own.
+ * The seconds of stages before the last go from stage to stage behind the boundary, from each first rank to
+ * the next, if drafts are made. Those of the leader's own stage do not: it knows them.
  */
 enum status round_pass_stage_seconds(struct round_runner *runner, uint64_t number);
 

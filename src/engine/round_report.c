@@ -16,7 +16,9 @@ static int rank_count(const struct round_runner *runner) {
 
 static enum status ask(struct round_runner *runner, enum plan_kind kind) {
     runner->asked_at = clock_seconds();
-    executor_report(runner->options.executor, &runner->reports[0]);
+    if (round_has_stage(&runner->options)) {
+        executor_report(runner->options.executor, &runner->reports[0]);
+    }
     return executor_lead(runner->options.executor, &(struct plan_record){.kind = kind});
 }
 
@@ -51,9 +53,11 @@ enum status round_rest(struct round_runner *runner) {
 }
 
 const struct rank_report *round_reports(struct round_runner *runner, int *count) {
-    if (runner->options.ranks == NULL) {
+    const struct executor_ranks *ranks = runner->options.ranks;
+    int first = ranks == NULL ? 0 : ranks->control_first;
+    if (ranks == NULL) {
         executor_report(runner->options.executor, &runner->reports[0]);
     }
-    *count = rank_count(runner);
-    return runner->reports;
+    *count = rank_count(runner) - first;
+    return runner->reports + first;
 }

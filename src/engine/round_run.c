@@ -176,6 +176,10 @@ static enum status start_round(struct round_runner *runner, const struct round_p
     TRY(executor_lead(runner->options.executor,
                       &(struct plan_record){.kind = PLAN_KIND_ROUND, .round = *plan}));
     struct started_round *started = &runner->rounds[(runner->oldest + runner->in_flight - 1) % limit];
+    if (!round_has_stage(&runner->options)) {
+        runner->number++;
+        return STATUS_OK;
+    }
     TRY(round_run_part(runner, plan));
     started->stage_seconds =
         round_is_on_last_stage(&runner->options) ? 0.0 : executor_step_seconds(runner->options.executor);

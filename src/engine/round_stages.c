@@ -1,7 +1,7 @@
 /* How long the stages of a tick took, on its way behind the boundary. */
 #include "engine/round_internal.h"
 
-/* What the stages before this one took, the first of all excepted. */
+/* What the stages before this one took, as far as they tell it. */
 static enum status receive_seconds(const struct round_runner_options *options, struct stage_seconds *out) {
     struct executor_ranks *ranks = options->ranks;
     struct comm_request request;
@@ -19,7 +19,7 @@ enum status round_pass_stage_seconds(struct round_runner *runner, uint64_t numbe
     struct sent_seconds *sent = &runner->sent_seconds[number % (uint64_t)options->in_flight_limit];
     TRY(comm_wait(ranks->control, &sent->request));
     sent->stages = (struct stage_seconds){0};
-    if (ranks->stage > 1) {
+    if (ranks->stage > round_first_told_stage(ranks)) {
         TRY(receive_seconds(options, &sent->stages));
     }
     stage_seconds_add(&sent->stages, executor_step_seconds(options->executor));
@@ -29,8 +29,9 @@ enum status round_pass_stage_seconds(struct round_runner *runner, uint64_t numbe
 
 enum status round_take_stage_seconds(struct round_runner *runner, struct stage_seconds *out) {
     const struct round_runner_options *options = &runner->options;
+    const struct executor_ranks *ranks = options->ranks;
     *out = (struct stage_seconds){0};
-    return options->ranks != NULL && options->draft_limit > 0 && options->ranks->stage_count > 2
+    return ranks != NULL && options->draft_limit > 0 && ranks->stage > round_first_told_stage(ranks)
                ? receive_seconds(options, out)
                : STATUS_OK;
 }

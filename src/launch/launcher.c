@@ -17,6 +17,7 @@
 
 #include "base/build_id.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "launch/control_socket.h"
 #include "launch/rank_environment.h"
 #include "lib/secret_file.h"
@@ -171,7 +172,7 @@ static enum status catch_signals(struct launcher *launcher) {
 static void take_line(struct launcher *launcher) {
     const char *line = string_buffer_text(&launcher->line);
     if (strncmp(line, "rank ", 5) == 0) {
-        fputs(line, stderr);
+        log_say("%.*s", (int)strcspn(line, "\n"), line);
     } else if (launcher->output.length < OUTPUT_KEPT_BYTES) {
         string_buffer_append_text(&launcher->output, line);
     }

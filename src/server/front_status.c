@@ -1,6 +1,7 @@
 /* Routes that concern the server itself. */
 #include <string.h>
 
+#include "base/log.h"
 #include "server/api_internal.h"
 #include "server/front_internal.h"
 #include "server/openapi.h"
@@ -108,7 +109,8 @@ static void handle_metrics(struct front *front, const struct api_request *reques
                                       .stats = &stats,
                                       .facts = &facts,
                                       .has_prefix_cache = front->options.has_prefix_cache,
-                                      .unknown_field_count = api_unknown_field_count(front->api)};
+                                      .unknown_field_count = api_unknown_field_count(front->api),
+                                      .lost_line_count = log_lost_line_count()};
     if (front->access_lines != NULL) {
         context.dropped_line_count = line_writer_dropped_count(front->access_lines);
     }

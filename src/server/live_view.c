@@ -230,6 +230,7 @@ void live_view_write(struct live_view *view, const struct live_state *state, str
     write_drafts(&writer, &stats.engine, (size_t)facts.draft_limit);
     write_steps(&writer, &stats.engine, &rates);
     write_stages(&writer, &stats.engine);
+    write_known(&writer, "stage_imbalance", facts.stage_imbalance > 0.0, facts.stage_imbalance);
     write_links(&writer, &stats.engine);
     json_writer_end(&writer, '}');
 }

@@ -11,10 +11,14 @@
  *   "drafts": {"limit", "made", "acceptance": [by position, null if never verified], "verified": [...],
  *       "accepted": [...], "ticks_by_length": [...], "cold_ticks", "warm_ticks", "switches", "guard_trips",
  *       "probe_gain", "length", "regime"}; drafts of the last step, and whether the layer is cold, warm or
- * drafts "steps": {"count", "rows", "seconds", "planning_seconds", "draft_seconds", "busy_share"}; the share
- * of time that was spent in steps, as the rates "stages": [{"compute_seconds", "wait_seconds",
- * "send_seconds", "expert_moves", "expert_imbalance"}]; by stage of the pipeline, as sluice_stage_stats; the
- * imbalance null without experts that move "links": [{"from", "to", "kind", "bytes"}]; stages, as stage_link
+ *       drafts
+ *   "steps": {"count", "rows", "seconds", "planning_seconds", "draft_seconds", "busy_share"}; the share of
+ *       time that was spent in steps, as the rates
+ *   "stages": [{"compute_seconds", "wait_seconds", "send_seconds", "expert_moves", "expert_imbalance"}]; by
+ *       stage of the pipeline, as sluice_stage_stats; the imbalance null without experts that move
+ *   "stage_imbalance": what the slowest stage reads over the mean, by the cut of the layers; null before a
+ *       worker was ready
+ *   "links": [{"from", "to", "kind", "bytes"}]; stages, as stage_link
  * Counters grow from the start of the server, over restarts of workers.
  */
 #ifndef SLUICE_SERVER_LIVE_VIEW_H

@@ -51,6 +51,7 @@ struct metrics_context {
     bool has_prefix_cache;
     size_t unknown_field_count;
     uint64_t dropped_line_count; /* of the access log */
+    uint64_t lost_line_count;    /* of the log on stderr */
 };
 
 /* `context_tokens` bounds the buckets of token counts. Owned: metrics_destroy. */

@@ -62,8 +62,14 @@ static void write_experts(const struct metrics_text *text, const struct sluice_e
     }
 }
 
-void metrics_write_stages(const struct metrics_text *text, const struct sluice_engine_stats *stats) {
+void metrics_write_stages(const struct metrics_text *text, const struct sluice_engine_stats *stats,
+                          double imbalance) {
     write_times(text, stats);
+    metrics_text_one(
+        text, "sluice:stage_imbalance", "gauge",
+        "What the slowest stage of the pipeline reads over the mean, by the cut of the layers; 0: "
+        "not known yet.",
+        imbalance);
     write_links(text, stats);
     write_experts(text, stats);
 }

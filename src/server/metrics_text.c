@@ -192,6 +192,8 @@ static void write_engine(const struct metrics_text *text, const struct metrics_c
     metrics_text_one(text, "sluice:access_log_dropped_lines_total", "counter",
                      "Lines of the access log that nobody read in time.",
                      (double)context->dropped_line_count);
+    metrics_text_one(text, "sluice:log_lost_lines_total", "counter",
+                     "Lines of the front's log that nobody read in time.", (double)context->lost_line_count);
 }
 
 void metrics_write(struct metrics *metrics, const struct metrics_context *context,
@@ -205,5 +207,5 @@ void metrics_write(struct metrics *metrics, const struct metrics_context *contex
     pthread_mutex_unlock(&metrics->mutex);
     write_engine(&text, context);
     write_drafts(&text, context);
-    metrics_write_stages(&text, &context->stats->engine);
+    metrics_write_stages(&text, &context->stats->engine, context->facts->stage_imbalance);
 }

@@ -91,7 +91,10 @@ struct service_kind {
     void (*cancel)(struct generation *generation);
     /* Gives the generation up and nulls; notify is not called any more once it has returned. */
     void (*release)(struct generation **generation);
-    /* False while nobody can answer; `why` then has a sentence, valid until the next call. */
+    /*
+     * False while nobody can answer; `why` then has a sentence, valid until the next call. Of an engine: for
+     * ever, and seen by whoever sees the errors of its requests.
+     */
     bool (*is_ready)(struct service *service, const char **why);
     struct sluice_engine_facts (*facts)(struct service *service);
     void (*stats)(struct service *service, struct service_stats *out);

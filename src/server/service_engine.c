@@ -201,9 +201,9 @@ static void release(struct generation **handle) {
 }
 
 static bool is_ready(struct service *service, const char **why) {
-    (void)service;
-    *why = "";
-    return true;
+    bool is_lost = sluice_engine_is_lost(service_of(service)->engine);
+    *why = is_lost ? "a rank of the engine is lost" : "";
+    return !is_lost;
 }
 
 static struct sluice_engine_facts facts(struct service *service) {

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/condition.h"
-#include "server/service_stats.h"
+#include "engine/engine_stats_sum.h"
 #include "server/supervisor_internal.h"
 
 struct supervisor_options supervisor_options_default(void) {
@@ -192,9 +192,9 @@ static void stats(struct service *service, struct service_stats *out) {
                                   .restarts = supervisor->restarts};
     for (int i = 0; i < supervisor->options.worker_count; i++) {
         const struct supervisor_slot *slot = &supervisor->slots[i];
-        service_stats_add_counters(&out->engine, &slot->past);
-        service_stats_add_counters(&out->engine, &slot->stats);
-        service_stats_add_gauges(&out->engine, &slot->stats);
+        engine_stats_add_counters(&out->engine, &slot->past, 1);
+        engine_stats_add_counters(&out->engine, &slot->stats, 1);
+        engine_stats_add_gauges(&out->engine, &slot->stats);
         out->ready_count += slot->phase == SLOT_READY;
     }
     out->engine.waiting_requests += supervisor->queued.count;

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "server/service_stats.h"
+#include "engine/engine_stats_sum.h"
 #include "server/supervisor_internal.h"
 #include "server/worker_process.h"
 
@@ -157,7 +157,7 @@ void supervisor_slot_bury(struct supervisor *supervisor, struct supervisor_slot 
     bool was_steady = slot->phase == SLOT_READY && now - slot->started_at > STEADY_SECONDS;
     int32_t request_count = slot->sent.count;
     end_process(slot, reason);
-    service_stats_add_counters(&slot->past, &slot->stats);
+    engine_stats_add_counters(&slot->past, &slot->stats, 1);
     slot->stats = (struct sluice_engine_stats){0};
     slot->failures = was_steady ? 1 : slot->failures + 1;
     if (!supervisor->is_started) {

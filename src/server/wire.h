@@ -14,7 +14,7 @@
 #include "server/service.h"
 
 enum {
-    WIRE_VERSION = 2,
+    WIRE_VERSION = 3,
     WIRE_HEADER_BYTES = 16,
     WIRE_BODY_LIMIT = 256 << 20, /* bytes; a prompt of a million tokens takes 4 MB */
 };

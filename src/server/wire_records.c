@@ -114,6 +114,7 @@ static void visit_facts(struct wire_codec *codec, struct sluice_engine_facts *fa
     facts->draft_limit = wire_int(codec, facts->draft_limit);
     facts->has_draft_layer = wire_bool(codec, facts->has_draft_layer);
     facts->tensor_count = wire_size(codec, facts->tensor_count);
+    facts->stage_imbalance = wire_f64(codec, facts->stage_imbalance);
     facts->load_seconds = wire_f64(codec, facts->load_seconds);
     visit_ledger(codec, &facts->memory);
 }

@@ -38,6 +38,7 @@ struct worker {
     struct id_table generations;
     int event; /* written to when there is something besides the socket to look at */
     bool is_fatal;
+    bool is_lost;     /* the service cannot answer any more */
     bool has_changed; /* since stats were sent */
     double stats_sent_at;
 
@@ -124,13 +125,22 @@ static void put_end(struct worker *worker, uint64_t id, enum status status, cons
     wire_connection_put(&worker->connection, &record);
 }
 
+/* An update may be an error that all generations get: so one looks after it was taken, not before. */
+static enum status check_service(struct worker *worker) {
+    const char *why = "";
+    worker->is_lost = !worker->service->kind->is_ready(worker->service, &why);
+    CHECK(!worker->is_lost, STATUS_PEER_LOST, "%s", why);
+    return STATUS_OK;
+}
+
 /* Tells what has come; a generation that is over is forgotten. */
-static void put_update(struct worker *worker, struct worker_generation *generation) {
+static enum status put_update(struct worker *worker, struct worker_generation *generation) {
     struct service_update update;
     struct arena arena;
     struct wire_record record = {.kind = WIRE_UPDATE, .id = generation->node.id};
-    arena_init(&arena, ARENA_BYTES);
     worker->service->kind->take(generation->generation, &update);
+    TRY(check_service(worker));
+    arena_init(&arena, ARENA_BYTES);
     record.update.state = update.state;
     record.update.message = (struct service_text){update.state.message, strlen(update.state.message)};
     if (wire_tokens_pack(update.tokens, update.token_count, &arena, &record.update.tokens) &&
@@ -146,6 +156,7 @@ static void put_update(struct worker *worker, struct worker_generation *generati
     if (update.state.phase == SLUICE_REQUEST_FINISHED) {
         forget(worker, generation);
     }
+    return STATUS_OK;
 }
 
 /* Tells all news as long as the front reads them. */
@@ -155,7 +166,7 @@ static enum status send_updates(struct worker *worker) {
         if (generation == NULL) {
             break;
         }
-        put_update(worker, generation);
+        TRY(put_update(worker, generation));
         if (wire_connection_backlog(&worker->connection) >= BACKLOG_BYTES) {
             TRY(wire_connection_flush(&worker->connection));
         }
@@ -307,6 +318,8 @@ static enum status run(struct worker *worker) {
     CHECK(error == 0, STATUS_OUT_OF_MEMORY, "the thread that opens the model cannot be started: %s",
           strerror(error));
     enum status status = serve(worker);
+    char message[ERROR_MESSAGE_BYTES];
+    snprintf(message, sizeof message, "%s", error_last()->message);
     pthread_join(opening, NULL);
     struct id_node *node = NULL;
     worker->service = worker->opened;
@@ -316,6 +329,7 @@ static enum status run(struct worker *worker) {
     if (worker->service != NULL) {
         worker->service->kind->close(&worker->service);
     }
+    CHECK(!worker->is_lost, status, "%s", message);
     return status == STATUS_PEER_LOST ? STATUS_OK : error_forward(status, ERROR_HERE);
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "engine/engine_stats_sum.h"
 
 struct loop {
     const struct bench_loop_options *options;
@@ -69,44 +70,9 @@ static void cancel_rest(struct loop *loop) {
     }
 }
 
-static void add_stages(struct sluice_engine_stats *sum, const struct sluice_engine_stats *more, int sign) {
-    for (int32_t i = 0; i < more->stage_count; i++) {
-        sum->stages[i].compute_seconds += sign * more->stages[i].compute_seconds;
-        sum->stages[i].wait_seconds += sign * more->stages[i].wait_seconds;
-        sum->stages[i].send_seconds += sign * more->stages[i].send_seconds;
-    }
-}
-
-/* `sign` is 1 or -1. */
-static void add_counters(struct sluice_engine_stats *sum, const struct sluice_engine_stats *more, int sign) {
-    sum->steps += sign * more->steps;
-    sum->step_rows += sign * more->step_rows;
-    sum->step_seconds += sign * more->step_seconds;
-    sum->planning_seconds += sign * more->planning_seconds;
-    sum->draft_seconds += sign * more->draft_seconds;
-    sum->finished_requests += sign * more->finished_requests;
-    sum->preemptions += sign * more->preemptions;
-    sum->prompt_tokens += sign * more->prompt_tokens;
-    sum->cached_prompt_tokens += sign * more->cached_prompt_tokens;
-    sum->output_tokens += sign * more->output_tokens;
-    sum->draft_tokens += sign * more->draft_tokens;
-    for (int i = 0; i < SLUICE_DRAFT_POSITIONS_MAX; i++) {
-        sum->verified_drafts[i] += sign * more->verified_drafts[i];
-        sum->accepted_drafts[i] += sign * more->accepted_drafts[i];
-    }
-    for (int i = 0; i <= SLUICE_DRAFT_POSITIONS_MAX; i++) {
-        sum->ticks_by_draft_length[i] += sign * more->ticks_by_draft_length[i];
-    }
-    sum->cold_ticks += sign * more->cold_ticks;
-    sum->warm_ticks += sign * more->warm_ticks;
-    sum->draft_switches += sign * more->draft_switches;
-    sum->draft_guard_trips += sign * more->draft_guard_trips;
-    add_stages(sum, more, sign);
-}
-
 void bench_stats_add(struct sluice_engine_stats *sum, const struct sluice_engine_stats *more) {
     struct sluice_engine_stats counters = *more;
-    add_counters(&counters, sum, 1);
+    engine_stats_add_counters(&counters, sum, 1);
     *sum = counters;
 }
 
@@ -120,7 +86,7 @@ enum status bench_loop_run(const struct bench_loop_options *options, struct benc
     enum status status = run(&loop);
     out->seconds = clock_seconds() - started;
     out->stats = sluice_engine_stats(options->engine);
-    add_counters(&out->stats, &before, -1);
+    engine_stats_add_counters(&out->stats, &before, -1);
     cancel_rest(&loop);
     free(loop.requests);
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);

@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <cmocka.h>
@@ -94,8 +95,38 @@ static void replicas_have_what_they_planned(void **state) {
     }
 }
 
+/* Page bytes of the stage that has most of them, in a cut into two. */
+static size_t largest_page_bytes(const struct sluice_engine_options *options, int *layer_count) {
+    seen.count = 0;
+    struct engine_core *leader = model_open(options);
+    *layer_count = leader->facts.layer_count;
+    size_t first = seen.cores[0]->states.page_bytes;
+    size_t last = seen.cores[1]->states.page_bytes;
+    engine_core_close(&leader);
+    return first > last ? first : last;
+}
+
+/* P-38: of all cuts the one for state leaves the fullest stage least. */
+static void a_cut_for_state_counts_pages(void **state) {
+    struct sluice_engine_options options = model_options(*state);
+    size_t least = SIZE_MAX;
+    options.model_directory = SLUICE_SOURCE_DIR "/models/mini-v4"; /* there the fastest cut is another */
+    options.parallel.pipeline = 2;
+    options.parallel.objective = SLUICE_STAGES_FOR_STATE;
+    int layer_count;
+    size_t chosen = largest_page_bytes(&options, &layer_count);
+    for (int cut = 1; cut < layer_count; cut++) {
+        snprintf(options.parallel.layer_partition, sizeof options.parallel.layer_partition, "%d,%d", cut,
+                 layer_count - cut);
+        size_t largest = largest_page_bytes(&options, &layer_count);
+        least = largest < least ? largest : least;
+    }
+    assert_int_equal(chosen, least);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_rank_has_what_it_planned),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_cut_for_state_counts_pages),
+                                       cmocka_unit_test(every_rank_has_what_it_planned),
                                        cmocka_unit_test(replicas_have_what_they_planned)};
     return cmocka_run_group_tests(tests, layout_fixture_set_up, layout_fixture_tear_down);
 }

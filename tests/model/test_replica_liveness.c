@@ -365,6 +365,7 @@ static void a_lost_rank_ends_all(void **state) {
         } else {
             sluice_request_wait(live[0].request, 3, SIZE_MAX, WAIT_SECONDS);
         }
+        assert_false(sluice_engine_is_lost(engine));
         watch.victim_stage = i / 4 - 1;
         watch.victim = i % 2;
         for (int r = 0; r < REPLICAS; r++) {
@@ -372,6 +373,7 @@ static void a_lost_rank_ends_all(void **state) {
             if (!is_idle || r != i % 2) {
                 assert_int_equal(end.finish_reason, SLUICE_FINISH_ERROR);
                 assert_true(end.message[0] != '\0');
+                assert_true(sluice_engine_is_lost(engine));
             }
             sluice_request_release(&live[r].request);
         }
@@ -379,6 +381,27 @@ static void a_lost_rank_ends_all(void **state) {
         struct sluice_request_state end = wait_for(late);
         assert_int_equal(end.finish_reason, SLUICE_FINISH_ERROR);
         sluice_request_release(&late);
+        sluice_engine_close(&engine);
+    }
+}
+
+/* The same where nobody else has experts of it: the engine says so, and answers nothing more. */
+static void a_lost_stage_ends_all(void **state) {
+    (void)state;
+    for (int stage = 0; stage < 2; stage++) {
+        struct sluice_engine *engine = open_engine(1, 2, 1, true);
+        for (int i = 0; i < 2; i++) {
+            struct sluice_request *request = submit(engine, 2, answer_limit(2));
+            if (i == 0) {
+                sluice_request_wait(request, 3, SIZE_MAX, WAIT_SECONDS);
+                assert_false(sluice_engine_is_lost(engine));
+                watch.victim_stage = stage;
+                watch.victim = 0;
+            }
+            assert_int_equal(wait_for(request).finish_reason, SLUICE_FINISH_ERROR);
+            assert_true(sluice_engine_is_lost(engine));
+            sluice_request_release(&request);
+        }
         sluice_engine_close(&engine);
     }
 }
@@ -419,6 +442,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(all_sleep_without_work),
         cmocka_unit_test(a_known_beginning_finds_its_replica),
         cmocka_unit_test(a_lost_rank_ends_all),
+        cmocka_unit_test(a_lost_stage_ends_all),
         cmocka_unit_test(bad_drafts_end_one_replicas_requests),
     };
     ticks_wanted = argc > 1 ? atoi(argv[1]) : ticks_wanted;

@@ -70,7 +70,7 @@ answer=(generate --model "$model" --temperature 0 --prompt "Once upon" --max-tok
 numbers() { python3 -c 'import json, sys; a = json.load(sys.stdin); print(a["text"], a["logprobs"])'; }
 alone=$("$program" "${answer[@]}" | numbers)
 [ -n "$alone" ] || fail "one rank gave nothing"
-for layout in "-pp 2" "-tp 2" "-pp 2 -tp 2"; do
+for layout in "-pp 2" "-tp 2" "-pp 2 -tp 2" "-dp 2 --enable-expert-parallel" "-dp 2 -pp 2 --enable-expert-parallel"; do
     # shellcheck disable=SC2086
     equal "two hosts, $layout" "$alone" "$(on host-a "$program" "${answer[@]}" $layout "${hosts[@]}" 2>"$work/errors" | numbers)"
     [ -s "$work/errors" ] && fail "two hosts, $layout: $(cat "$work/errors")"
@@ -94,7 +94,9 @@ nothing_left() {
         sleep 0.05
         turns=$((turns - 1))
     done
-    [ -z "$(left_on host-a)$(left_on host-b)" ] || fail "$name: processes are left: $(left_on host-a)$(left_on host-b): $(ps -o args= -p "$(left_on host-b | tr ' ' ,)0" | cut -c1-60)"
+    [ -z "$(left_on host-a)$(left_on host-b)" ] || fail "$name: processes are left: $(
+        # shellcheck disable=SC2046
+        ps -o pid=,stat=,args= $(left_on host-a) $(left_on host-b) | cut -c1-80)"
 }
 nothing_left "after answers" 2
 
@@ -110,6 +112,7 @@ lose() {
         [ "$(stat -c %s "$work/output")" -gt 100 ] && break
         sleep 0.05
     done
+    sleep 0.5 # until ranks have said that they are no longer starting
     local began
     began=$(date +%s%N)
     "$@"

@@ -1,8 +1,8 @@
 /*
  * Ranks as processes: run by mpirun, each process is one rank. test_job MODEL_DIR [all]: for layouts of as
  * many ranks as there are processes, requests and whole steps give the bits that one rank gives (T-8, L0 and
- * L1). With `all`, every one of them: experts, shared rows and the ways to experts, 0 to 3 drafts, both
- * numerics.
+ * L1); requests also where they are dealt out over replicas that share experts (5.6). With `all`, every one
+ * of them: replicas, experts, shared rows and the ways to experts, 0 to 3 drafts, both numerics.
  *
  * Rank 0 computes alone first, then leads; the others follow. A failed assertion ends the process.
  */
@@ -24,6 +24,7 @@ enum { REQUEST_COUNT = 6, PROMPT_MAX = 140, ANSWER = 10, STEP_ROWS = 37, CASES_M
 static const size_t prompt_lengths[REQUEST_COUNT] = {1, 4, 33, 127, 128, PROMPT_MAX};
 
 struct layout {
+    int replicas;
     int pipeline;
     int tensor;
     bool has_expert_parallelism;
@@ -50,6 +51,7 @@ static struct sluice_engine_options options_of(const char *directory, struct slu
     options.draft.limit = layout->drafts;
     options.draft.is_adaptive = false;
     options.parallel.job = job;
+    options.parallel.data = layout->replicas;
     options.parallel.pipeline = layout->pipeline;
     options.parallel.tensor = layout->tensor;
     options.parallel.has_expert_parallelism = layout->has_expert_parallelism;
@@ -69,6 +71,7 @@ static void run_requests(const struct sluice_engine_options *options, struct res
                                                 .prompt_count = prompt_lengths[i],
                                                 .answer_limit = ANSWER,
                                                 .temperature = i % 2 == 0 ? 0.0 : 0.8,
+                                                .has_penalties = i % 3 == 1,
                                                 .seed = (uint64_t)i};
         requests[i] = request_submit(engine, &planned, 0);
     }
@@ -93,14 +96,41 @@ static void run(const char *directory, struct sluice_job *job, const struct layo
     struct sluice_engine_options options = options_of(directory, job, layout);
     memset(out, 0, sizeof *out);
     run_requests(&options, out);
-    run_step(&options, out);
+    if (layout->replicas == 1) { /* no replica of several has a step of its own */
+        run_step(&options, out);
+    }
+}
+
+/* Replicas that share experts, with one number of drafts after the other. */
+static int list_replicas(int size, struct layout *layouts) {
+    int count = 0;
+    for (int replicas = 2; replicas <= 4; replicas *= 2) {
+        for (int tensor = 1; tensor <= 2; tensor *= 2) {
+            if (size % (replicas * tensor) == 0) {
+                layouts[count] =
+                    (struct layout){.replicas = replicas,
+                                    .pipeline = size / replicas / tensor,
+                                    .tensor = tensor,
+                                    .has_expert_parallelism = true,
+                                    .drafts = 3 - count,
+                                    .numerics = count % 2,
+                                    .row_sharing = tensor > 1 && replicas == 2 ? SLUICE_ROW_SHARING_ON
+                                                                               : SLUICE_ROW_SHARING_OFF,
+                                    .exchange = count / 2 % 2 == 0 ? SLUICE_EXPERT_EXCHANGE_DISPATCH
+                                                                   : SLUICE_EXPERT_EXCHANGE_GATHER};
+                count++;
+            }
+        }
+    }
+    return count;
 }
 
 static int list_layouts(int size, struct layout *layouts) {
-    int count = 0;
+    int count = list_replicas(size, layouts);
     for (int tensor = 1; tensor <= 4; tensor *= 2) {
         for (int i = 0; i < 4 && size % tensor == 0; i++) {
-            layouts[count++] = (struct layout){.pipeline = size / tensor,
+            layouts[count++] = (struct layout){.replicas = 1,
+                                               .pipeline = size / tensor,
                                                .tensor = tensor,
                                                .has_expert_parallelism = i / 2 == 0,
                                                .drafts = i == 1 || i == 3 ? 2 : 0,
@@ -110,26 +140,46 @@ static int list_layouts(int size, struct layout *layouts) {
     return count;
 }
 
-/* The product of all choices; rows are shared by tensor ranks only. */
-static int list_all_layouts(int size, struct layout *layouts) {
+/*
+ * The product of all choices of so many replicas and tensor ranks: rows are shared by tensor ranks only, and
+ * replicas share whole experts.
+ */
+static int list_all_of(int size, int replicas, int tensor, struct layout *layouts) {
     int count = 0;
-    for (int tensor = 1; tensor <= 4; tensor *= 2) {
-        for (int i = 0; i < 64 && size % tensor == 0; i++) {
-            bool shares = i / 16 % 2 != 0;
-            bool dispatches = i / 32 != 0;
-            if (tensor > 1 || (!shares && !dispatches)) {
-                layouts[count++] = (struct layout){
-                    .pipeline = size / tensor,
-                    .tensor = tensor,
-                    .numerics = i % 2,
-                    .has_expert_parallelism = i / 2 % 2 == 0,
-                    .drafts = i / 4 % 4,
-                    .row_sharing = shares ? SLUICE_ROW_SHARING_ON : SLUICE_ROW_SHARING_OFF,
-                    .exchange = dispatches ? SLUICE_EXPERT_EXCHANGE_DISPATCH : SLUICE_EXPERT_EXCHANGE_GATHER};
-            }
+    for (int i = 0; i < 64 && size % (replicas * tensor) == 0; i++) {
+        bool shares = i / 16 % 2 != 0;
+        bool dispatches = i / 32 != 0;
+        bool has_whole_experts = i / 2 % 2 == 0;
+        if ((tensor > 1 || !shares) && (tensor * replicas > 1 || !dispatches) &&
+            (replicas == 1 || has_whole_experts)) {
+            layouts[count++] = (struct layout){
+                .replicas = replicas,
+                .pipeline = size / replicas / tensor,
+                .tensor = tensor,
+                .numerics = i % 2,
+                .has_expert_parallelism = has_whole_experts,
+                .drafts = i / 4 % 4,
+                .row_sharing = shares ? SLUICE_ROW_SHARING_ON : SLUICE_ROW_SHARING_OFF,
+                .exchange = dispatches ? SLUICE_EXPERT_EXCHANGE_DISPATCH : SLUICE_EXPERT_EXCHANGE_GATHER};
         }
     }
     return count;
+}
+
+static int list_all_layouts(int size, struct layout *layouts) {
+    int count = 0;
+    for (int replicas = 1; replicas <= 4; replicas *= 2) {
+        for (int tensor = 1; tensor <= 4; tensor *= 2) {
+            count += list_all_of(size, replicas, tensor, layouts + count);
+        }
+    }
+    return count;
+}
+
+/* Of several replicas what requests gave. */
+static bool is_same(const struct layout *layout, const struct result *result, const struct result *alone) {
+    return memcmp(result, alone, layout->replicas == 1 ? sizeof *result : offsetof(struct result, logits)) ==
+           0;
 }
 
 static void lead(const char *directory, struct sluice_job *job, const struct result *alone, bool wants_all) {
@@ -139,10 +189,11 @@ static void lead(const char *directory, struct sluice_job *job, const struct res
     for (int i = 0; i < count; i++) {
         const struct layout *layout = &layouts[i];
         run(directory, job, layout, &result);
-        if (memcmp(&result, &alone[layout->numerics], sizeof result) != 0) {
-            fail_msg("pp %d, tp %d, ep %d, %d drafts, numerics %d, sp %d, exchange %d differ from one rank",
-                     layout->pipeline, layout->tensor, layout->has_expert_parallelism, layout->drafts,
-                     layout->numerics, layout->row_sharing, layout->exchange);
+        if (!is_same(layout, &result, &alone[layout->numerics])) {
+            fail_msg(
+                "dp %d, pp %d, tp %d, ep %d, %d drafts, numerics %d, sp %d, exchange %d differ from one rank",
+                layout->replicas, layout->pipeline, layout->tensor, layout->has_expert_parallelism,
+                layout->drafts, layout->numerics, layout->row_sharing, layout->exchange);
         }
     }
     printf("%d layouts of %d ranks give the bits of one rank\n", count, sluice_job_size(job));
@@ -154,7 +205,7 @@ int main(int argument_count, char **arguments) {
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
     struct sluice_job *job;
     for (int numerics = 0; rank != NULL && atoi(rank) == 0 && numerics < NUMERICS_COUNT; numerics++) {
-        const struct layout one_rank = {.pipeline = 1, .tensor = 1, .numerics = numerics};
+        const struct layout one_rank = {.replicas = 1, .pipeline = 1, .tensor = 1, .numerics = numerics};
         run(directory, NULL, &one_rank, &alone[numerics]);
     }
     EXPECT_OK(sluice_job_join(&(struct sluice_job_options){.deadline_seconds = 10}, &job));

@@ -16,6 +16,7 @@ equal() {
 
 alone=$("$program" generate --model "$model" "${short[@]}")
 equal "mpirun" "$alone" "$("${mpirun[@]}" -n 4 "$program" generate --model "$model" "${short[@]}" -pp 2 -tp 2 2>&1)"
+equal "replicas" "$alone" "$("${mpirun[@]}" -n 2 "$program" generate --model "$model" "${short[@]}" -dp 2 --enable-expert-parallel 2>&1)"
 # Slurm names the ranks by PMIx, as mpirun does besides its own way.
 # shellcheck disable=SC2016
 equal "srun" "$alone" "$("${mpirun[@]}" -n 2 env -u OMPI_COMM_WORLD_RANK -u OMPI_COMM_WORLD_SIZE SLURM_NTASKS=2 \

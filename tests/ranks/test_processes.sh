@@ -93,6 +93,9 @@ printf '{"token_ids": [%s]}' "$(seq -s, 8 4087)" >"$work/ids.json"
 prefill=(--token-ids-file "$work/ids.json" --max-tokens 4 --max-model-len 4090 --chunk-tokens 1)
 decode=(--prompt Once --ignore-eos --max-tokens 4000 --max-model-len 4090 --temperature 0)
 
+# place RANK: in the layout, in the words of the report.
+place() { echo "stage $(($1 / 2)) of 2"; }
+
 # lose NAME RANK SIGNAL SECONDS FATE ARGUMENTS...: on a machine that is slow today the ranks may still be starting.
 lose() {
     local name=$1 rank=$2 signal=$3 limit=$4 fate=$5 pause
@@ -114,7 +117,7 @@ lose() {
     # Of its own accord Open MPI says that what a dead rank was sending cannot be read any more.
     sed -i '/^\[.*\] Read -1, expected [0-9]*, errno = 3$/d' "$work/errors"
     [ "$(wc -l <"$work/errors")" -eq 1 ] || fail "$name: not one line: <$(cat "$work/errors")>"
-    grep -qE "^sluice generate: rank $rank of 4 on host $(hostname) \(stage $((rank / 2)) of 2, tick [0-9]+, .*\) $fate" \
+    grep -qE "^sluice generate: rank $rank of 4 on host $(hostname) \($(place "$rank"), tick [0-9]+, .*\) $fate" \
         "$work/errors" || fail "$name: $(cat "$work/errors")"
 }
 drafts=(--speculative-config '{"method":"mtp","num_speculative_tokens":2}' --no-mtp-adaptive)
@@ -128,6 +131,17 @@ done
 # Within the deadline of 2 s and 5 s more.
 lose "rank 2 hangs" 2 STOP 7000 "has not been heard of" "${decode[@]}"
 lose "rank 1 is told to end" 1 TERM 3000 "was told to end, with code 143" "${decode[@]}"
+
+# The same of replicas that share experts: one request runs on the first one, and the other one (ranks 2 and 3) is idle.
+tensor_ranks=("${ranks[@]}")
+ranks=(-dp 2 -pp 2 --enable-expert-parallel --distributed-executor-backend mpi --deadline-seconds 2)
+place() { echo "replica $(($1 / 2)) of 2, stage $(($1 % 2)) of 2"; }
+equal "replicas" "$alone" "$("$program" generate --model "$model" "${story[@]}" "${ranks[@]}" "${drafts[@]}" 2>&1)"
+lose "rank 1 of a busy replica dies while it drafts" 1 KILL 3000 "has died" "${decode[@]}" "${drafts[@]}"
+lose "rank 2, first of an idle replica, dies" 2 KILL 3000 "has died" "${decode[@]}"
+lose "rank 3, last of an idle replica, dies while the other reads" 3 KILL 3000 "has died" "${prefill[@]}"
+lose "rank 3 hangs" 3 STOP 7000 "has not been heard of" "${decode[@]}"
+ranks=("${tensor_ranks[@]}")
 
 # Whoever ends the launcher ends all, and its exit code says how.
 start "${decode[@]}"

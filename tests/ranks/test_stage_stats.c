@@ -23,7 +23,7 @@
 /* Spec parallelism P-14: S residual streams of H elements, two bytes each in native numerics (P-14a). */
 enum { STREAMS = 4, HIDDEN = 256, BOUNDARY_ROW_BYTES = STREAMS * HIDDEN * 2 };
 
-enum { PROMPT = 96, ANSWER = 100 };
+enum { PROMPT = 96, ANSWER = 100, TRIES = 4 };
 
 enum { REST_NANOSECONDS = 100000000 };
 
@@ -41,6 +41,20 @@ static int rank_count;         /* of the job */
 
 static double seconds_of(const struct sluice_stage_stats *stage) {
     return stage->compute_seconds + stage->wait_seconds + stage->send_seconds;
+}
+
+static struct sluice_engine_options options_of(const struct layout *layout) {
+    struct sluice_engine_options options = sluice_engine_options_default();
+    options.model_directory = directory;
+    options.thread_count = 1;
+    options.context_tokens = 256;
+    options.sequence_limit = 8;
+    options.step_token_limit = 64;
+    options.parallel.job = job;
+    options.parallel.pipeline = layout->pipeline;
+    options.parallel.tensor = layout->tensor;
+    options.parallel.row_sharing = SLUICE_ROW_SHARING_OFF;
+    return options;
 }
 
 /* Runs `count` requests at once and returns the seconds until the last one's end. */
@@ -97,31 +111,67 @@ static void expect_bytes(const struct sluice_engine_stats *stats, const struct l
     }
 }
 
-static void expect_layout(const struct layout *layout) {
-    struct sluice_engine_options options = sluice_engine_options_default();
+/* By how much all stages worked longer than the first one counts in all, from one look to the next. */
+static double overlap_seconds(const struct sluice_engine_stats *before,
+                              const struct sluice_engine_stats *after) {
+    double busy = 0.0;
+    for (int i = 0; i < after->stage_count; i++) {
+        busy += after->stages[i].compute_seconds - before->stages[i].compute_seconds;
+    }
+    return busy - 1.2 * (seconds_of(&after->stages[0]) - seconds_of(&before->stages[0]));
+}
+
+/*
+ * Of one request there is only one step at a time, on one stage or another. A rank that gets no core counts
+ * that as work: the best of a few tries counts. Returns the seconds of all.
+ */
+static double run_alone(struct sluice_engine *engine, const struct layout *layout) {
+    double wall = 0.0;
+    double least = SLACK_SECONDS;
+    for (int i = 0; i < TRIES && least >= SLACK_SECONDS; i++) {
+        struct sluice_engine_stats before = stats_at_rest(engine);
+        wall += run_requests(engine, 1);
+        struct sluice_engine_stats alone = stats_at_rest(engine);
+        expect_times(&alone, layout->pipeline, wall);
+        double overlap = overlap_seconds(&before, &alone);
+        least = overlap < least ? overlap : least;
+    }
+    assert_true(least < SLACK_SECONDS);
+    return wall;
+}
+
+/*
+ * Two replicas of two stages, which share experts: sums over both. The leader's plans reach its own stage
+ * without a message; of another process there are some.
+ */
+static void expect_replicas(void) {
+    struct sluice_engine_options options = options_of(&(struct layout){.pipeline = 2, .tensor = 1});
     struct sluice_engine *engine;
-    options.model_directory = directory;
-    options.thread_count = 1;
-    options.context_tokens = 256;
-    options.sequence_limit = 8;
-    options.step_token_limit = 64;
-    options.parallel.job = job;
-    options.parallel.pipeline = layout->pipeline;
-    options.parallel.tensor = layout->tensor;
-    options.parallel.row_sharing = SLUICE_ROW_SHARING_OFF;
+    options.parallel.data = 2;
+    EXPECT_OK(sluice_engine_open(&options, &engine));
+    run_requests(engine, 4);
+    struct sluice_engine_stats stats = stats_at_rest(engine);
+    assert_int_equal(stats.stage_count, 2);
+    assert_int_equal(stats.finished_requests, 4);
+    for (int i = 0; i < 2; i++) {
+        const struct sluice_stage_stats *stage = &stats.stages[i];
+        int64_t boundary = i == 0 ? stats.step_rows * BOUNDARY_ROW_BYTES : 0;
+        assert_int_equal(stage->boundary_bytes, boundary);
+        assert_true(stage->compute_seconds > 0.0 && stage->exchange_bytes + stage->gather_bytes > 0);
+        assert_true((stage->plan_bytes > 0) == (i > 0 || job != NULL));
+        assert_true((stage->feedback_bytes > 0) == (i > 0 || job != NULL));
+    }
+    sluice_engine_close(&engine);
+}
+
+static void expect_layout(const struct layout *layout) {
+    struct sluice_engine_options options = options_of(layout);
+    struct sluice_engine *engine;
     EXPECT_OK(sluice_engine_open(&options, &engine));
     struct sluice_engine_stats before = stats_at_rest(engine);
     assert_int_equal(before.stage_count, layout->pipeline);
     assert_true(seconds_of(&before.stages[0]) == 0.0);
-    double wall = run_requests(engine, 1);
-    struct sluice_engine_stats alone = stats_at_rest(engine);
-    expect_times(&alone, layout->pipeline, wall);
-    double busy = 0.0;
-    for (int i = 0; i < layout->pipeline; i++) {
-        busy += alone.stages[i].compute_seconds;
-    }
-    /* Of one request there is only one step at a time, on one stage or another. */
-    assert_true(busy < 1.2 * seconds_of(&alone.stages[0]) + SLACK_SECONDS);
+    double wall = run_alone(engine, layout);
     wall += run_requests(engine, 4);
     struct sluice_engine_stats all = stats_at_rest(engine);
     expect_times(&all, layout->pipeline, wall);
@@ -140,8 +190,16 @@ static void stages_count_their_time_and_bytes(void **state) {
     }
 }
 
+static void replicas_count_together(void **state) {
+    (void)state;
+    if (job == NULL || rank_count == 4) {
+        expect_replicas();
+    }
+}
+
 static int lead(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(stages_count_their_time_and_bytes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(stages_count_their_time_and_bytes),
+                                       cmocka_unit_test(replicas_count_together)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 

@@ -52,6 +52,18 @@ def test_ranks(path):
     assert {event["name"] for event in tracks[0, 0]} == {"plan", "step", "send-wait", "send", "feedback-wait"}
 
 
+def test_replicas(path):
+    """Processes of all replicas are in it, and those of a stage begin the same ticks, the idle one without rows."""
+    run("generate", "-m", MODEL, "--prompt", "Once upon", "--max-tokens", "20", "-dp", "2", "-pp", "2",
+        "--enable-expert-parallel", "--distributed-executor-backend", "mp", "--trace", path)
+    tracks, names = read(path)
+    assert [name.split(", ")[-1] for _, name in sorted(names.items())] == 2 * ["stage 0", "stage 1"], names
+    ticks = [steps(track) for _, track in sorted(tracks.items())]
+    assert len(ticks[0]) >= 20 and all(of_rank.keys() == ticks[0].keys() for of_rank in ticks), [len(t) for t in ticks]
+    rows = [{event["args"]["rows"] for event in of_rank.values()} for of_rank in ticks]
+    assert rows[2] == rows[3] == {0} and rows[0] == rows[1] and 0 not in rows[0], rows
+
+
 def test_engines(path):
     """Engines of one run, one after the other and several at once, are processes of one picture."""
     run("bench", "-m", MODEL, "--concurrency", "1,2", "--drafts", "0,1", "--request-tokens", "8", "--gen-tokens", "4",
@@ -73,6 +85,6 @@ def test_workers(path):
 
 
 with tempfile.TemporaryDirectory() as folder:
-    for test in (test_ranks, test_engines, test_workers):
+    for test in (test_ranks, test_replicas, test_engines, test_workers):
         test(folder + "/trace.json")
 print("all passed")

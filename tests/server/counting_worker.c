@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -36,6 +37,7 @@ struct counting_service {
     pthread_mutex_t mutex;
     pthread_t thread;
     bool is_closing;
+    atomic_bool is_lost;
     struct counting_generation *generations;
     struct sluice_engine_stats stats;
 };
@@ -57,11 +59,26 @@ static void misbehave(const struct counting_generation *generation) {
     }
 }
 
+/* As an engine does: first it is known, then shown. */
+static void lose_rank(struct counting_service *service) {
+    atomic_store(&service->is_lost, true);
+    for (struct counting_generation *at = service->generations; at != NULL; at = at->next) {
+        if (at->reason == SLUICE_FINISH_NONE) {
+            at->reason = SLUICE_FINISH_ERROR;
+            tell(at);
+        }
+    }
+}
+
 static void step(struct counting_service *service, struct counting_generation *generation) {
     if (generation->reason != SLUICE_FINISH_NONE || generation->first == COUNTING_IDLES) {
         return;
     }
     misbehave(generation);
+    if (generation->first == COUNTING_LOSES && generation->position % 10 == 9) {
+        lose_rank(service);
+        return;
+    }
     generation->tokens[generation->token_count++].id =
         (int32_t)((generation->first + generation->position++) % 1000);
     service->stats.output_tokens++;
@@ -163,6 +180,11 @@ static void release(struct generation **handle) {
     *handle = NULL;
 }
 
+static bool is_ready(struct service *service, const char **why) {
+    *why = "a rank is lost";
+    return !atomic_load(&own(service)->is_lost);
+}
+
 static struct sluice_engine_facts facts(struct service *service) {
     (void)service;
     return (struct sluice_engine_facts){
@@ -203,6 +225,7 @@ static enum status open_service(void *context, struct service **out) {
                                              .take = take,
                                              .cancel = cancel,
                                              .release = release,
+                                             .is_ready = is_ready,
                                              .facts = facts,
                                              .stats = stats,
                                              .clear_prefix_cache = clear_prefix_cache,

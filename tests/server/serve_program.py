@@ -13,11 +13,19 @@ from http_client import connect, request
 PATIENCE = 60.0
 
 
+def children_of(process):
+    children = set()
+    for task in os.listdir(f"/proc/{process}/task"):
+        with open(f"/proc/{process}/task/{task}/children", encoding="ascii") as file:
+            children.update(file.read().split())
+    return sorted(int(child) for child in children)
+
+
 class Serve:
     """The program until the end of a with; its lines on both streams are kept."""
 
     def __init__(self, program, model, *options, pass_fds=(), environment=None, address=None,
-                 output=None):
+                 output=None, reads_on=True):
         self.output = tempfile.TemporaryFile() if output is None else output
         words = [program, "serve", model, *options]
         if address is None:
@@ -25,6 +33,7 @@ class Serve:
         self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=self.output, stderr=subprocess.PIPE,
                                         pass_fds=pass_fds, env={**os.environ, **(environment or {})})
         self.lines = []
+        self.reads_on = reads_on  # whether somebody reads stderr once the server is ready
         ready = threading.Event()
         self.reader = threading.Thread(target=self._read, args=(ready,), daemon=True)
         self.reader.start()
@@ -39,6 +48,8 @@ class Serve:
             self.lines.append(line.decode())
             if " ready on " in self.lines[-1]:
                 ready.set()
+                if not self.reads_on:
+                    return
         ready.set()
 
     def __enter__(self):
@@ -59,13 +70,17 @@ class Serve:
         return [dict(word.split("=", 1) for word in line.split()) for line in lines]
 
     def workers(self):
-        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children", encoding="ascii") as file:
-            main = file.read().split()
-        children = set(main)
-        for task in os.listdir(f"/proc/{self.process.pid}/task"):
-            with open(f"/proc/{self.process.pid}/task/{task}/children", encoding="ascii") as file:
-                children.update(file.read().split())
-        return sorted(int(child) for child in children)
+        return children_of(self.process.pid)
+
+    def ranks(self):
+        """Of a worker whose ranks are processes, by rank."""
+        found = {}
+        for mpirun in children_of(self.workers()[0]):
+            for process in children_of(mpirun):
+                with open(f"/proc/{process}/environ", "rb") as file:
+                    rank = re.search(rb"\0OMPI_COMM_WORLD_RANK=(\d+)\0", file.read())
+                found[int(rank.group(1))] = process
+        return found
 
     def get(self, path, headers=""):
         return request(self.address, f"GET {path} HTTP/1.1\r\nHost: x\r\n{headers}\r\n".encode(), PATIENCE)

@@ -24,7 +24,8 @@ static struct string_buffer text_of(struct metrics *metrics) {
                                             .facts = &facts,
                                             .has_prefix_cache = true,
                                             .unknown_field_count = 3,
-                                            .dropped_line_count = 8};
+                                            .dropped_line_count = 8,
+                                            .lost_line_count = 9};
     metrics_write(metrics, &context, &text);
     assert_int_equal(string_buffer_check(&text), STATUS_OK);
     return text;
@@ -211,6 +212,7 @@ static void test_engine(void **state) {
     assert_sample(&text, "sluice:worker_restarts_total", "", 4);
     assert_sample(&text, "sluice:unknown_fields_total", "", 3);
     assert_sample(&text, "sluice:access_log_dropped_lines_total", "", 8);
+    assert_sample(&text, "sluice:log_lost_lines_total", "", 9);
     string_buffer_deinit(&text);
     metrics_destroy(&metrics);
 }
@@ -226,6 +228,7 @@ static void test_stages(void **state) {
     assert_null(strstr(text.data, "sluice:link_bytes_total"));
     assert_null(strstr(text.data, "stage=\"1\""));
     string_buffer_deinit(&text);
+    facts.stage_imbalance = 1.125;
     stats.engine.stage_count = 2;
     stats.engine.stages[0] = (struct sluice_stage_stats){.compute_seconds = 3.0,
                                                          .wait_seconds = 0.75,
@@ -245,6 +248,7 @@ static void test_stages(void **state) {
     assert_sample(&text, "sluice:stage_seconds_total", ",stage=\"0\",part=\"wait\"", 0.75);
     assert_sample(&text, "sluice:stage_seconds_total", ",stage=\"0\",part=\"send\"", 0.25);
     assert_sample(&text, "sluice:stage_seconds_total", ",stage=\"1\",part=\"wait\"", 2.0);
+    assert_sample(&text, "sluice:stage_imbalance", "", 1.125);
     static const char link[] = "sluice:link_bytes_total";
     assert_sample(&text, link, ",from=\"0\",to=\"1\",kind=\"boundary\"", 100);
     assert_sample(&text, link, ",from=\"0\",to=\"1\",kind=\"plan\"", 60);

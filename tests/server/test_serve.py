@@ -104,6 +104,47 @@ def test_full_pipe():
     os.close(reader)
 
 
+def fill_pipe(path):
+    """Lines until the pipe takes no more; how many bytes."""
+    filler = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    count = 0
+    try:
+        while True:
+            count += os.write(filler, b"x" * 63 + b"\n")
+    except BlockingIOError:
+        return count
+    finally:
+        os.close(filler)
+
+
+def test_full_stderr():
+    """Nobody reads what the server and its worker say; they answer, start workers again and stop as always."""
+    with Serve(PROGRAM, MODEL, "--log-level", "info", reads_on=False) as server:
+        fcntl.fcntl(server.process.stderr, fcntl.F_SETPIPE_SZ, 4096)
+        filled = fill_pipe(f"/proc/{server.process.pid}/fd/2")
+        os.kill(server.workers()[0], signal.SIGKILL)
+        wait_until(lambda: live(server)["workers"]["restarts"] == 1, PATIENCE, "the worker's end is not noticed")
+        wait_until(lambda: server.get("/health").status == 200, PATIENCE, "no worker comes back")
+        assert server.post("/v1/completions", {"prompt": "Once", "max_tokens": 3}).status == 200
+        metrics = server.get("/metrics").body.decode()
+        lost = int(re.search(r"^sluice:log_lost_lines_total\{.*\} (\d+)$", metrics, re.M).group(1))
+        assert lost >= 2, "a restart and that the worker is ready were to be said"
+        while filled > 0:  # and now somebody does
+            filled -= len(server.process.stderr.read1(filled))
+        os.kill(server.workers()[0], signal.SIGKILL)
+        wait_until(lambda: live(server)["workers"]["restarts"] == 2, PATIENCE, "the worker's end is not noticed")
+        assert server.process.stderr.readline().decode() == \
+            f"warning log: {lost} lines were lost, because nobody read stderr in time\n"
+        assert b"started again" in server.process.stderr.readline()
+        wait_until(lambda: server.get("/health").status == 200, PATIENCE, "no worker comes back")
+        fill_pipe(f"/proc/{server.process.pid}/fd/2")
+        stream = server.open_stream(story(300))
+        wait_until(lambda: live(server)["requests"]["under_way"] == 1, PATIENCE, "the stream does not run")
+        server.process.send_signal(signal.SIGTERM)
+        assert stream_text(Reply(stream).body)[1], "a stream was cut off"
+        assert server.process.wait(timeout=PATIENCE) == 0
+
+
 def test_leaving(server):
     """Clients that leave free their places at once, and the gauges say so without another request."""
     before = live(server)["tokens"]["output"]
@@ -221,20 +262,22 @@ def test_worker_death():
 
 
 def test_replicas_that_share_experts():
-    """They are one worker, which runs twice as many requests, with the text of one replica, through its death too."""
+    """They are one worker, which runs twice as many requests, with the text of one replica, through its death too.
+    Where its ranks are processes, any of these takes the worker with it."""
     form = {"response_format": {"type": "json_schema", "json_schema": {"name": "city", "schema": {
         "type": "object", "properties": {"name": {"type": "string", "maxLength": 20}}, "required": ["name"]}}}}
     bodies = [story(700), story(80, **form), story(700), story(700), story(80, **form)]
     with Serve(PROGRAM, MODEL, "--max-model-len", "2048") as server:
         expected = [stream_text(server.post("/v1/chat/completions", {**body, "stream": True}).body) for body in bodies]
-    with Serve(PROGRAM, MODEL, "--max-model-len", "2048", "-dp", "2", "--enable-expert-parallel", "--max-num-seqs", "2",
-               "--speculative-config", '{"method":"mtp","num_speculative_tokens":2}') as server:
-        assert len(server.workers()) == 1
-        streams = [server.open_stream(body) for body in bodies]
-        wait_until(lambda: live(server)["requests"]["running"] >= 3, PATIENCE, "the streams do not run")
-        os.kill(server.workers()[0], signal.SIGKILL)
-        assert [stream_text(Reply(sock).body) for sock in streams] == expected
-        assert live(server)["workers"]["restarts"] == 1
+    for ranks in ([], ["--distributed-executor-backend", "mp"])[:2 if "RANKS_AS_PROCESSES" in os.environ else 1]:
+        with Serve(PROGRAM, MODEL, "--max-model-len", "2048", "-dp", "2", "--enable-expert-parallel", "--max-num-seqs", "2",
+                   "--speculative-config", '{"method":"mtp","num_speculative_tokens":2}', *ranks) as server:
+            assert len(server.workers()) == 1
+            streams = [server.open_stream(body) for body in bodies]
+            wait_until(lambda: live(server)["requests"]["running"] >= 3, PATIENCE, "the streams do not run")
+            os.kill(server.ranks()[1] if ranks else server.workers()[0], signal.SIGKILL)
+            assert [stream_text(Reply(sock).body) for sock in streams] == expected
+            assert live(server)["workers"]["restarts"] == 1
 
 
 def connect_narrow(port):
@@ -394,7 +437,7 @@ def main():
                      test_cors_off):
             test(server)
     for test in (test_keys_and_origins, test_full, test_worker_death, test_replicas_that_share_experts, test_drain,
-                 test_second_signal, test_drain_limit, test_options_of_vllm, test_full_pipe):
+                 test_second_signal, test_drain_limit, test_options_of_vllm, test_full_pipe, test_full_stderr):
         test()
     with tempfile.TemporaryDirectory() as folder:
         for test in (test_unix_socket, test_tls, test_service_manager, test_refused_command_lines):

@@ -62,9 +62,8 @@ static void expect_count(const struct service_call *call, int32_t first, size_t 
     }
 }
 
-/* Its worker dies at position 9, and the next one at the same place; what ran beside it goes on. */
-static void test_a_request_that_kills_twice_ends(void **state) {
-    (void)state;
+/* Its worker ends at position 9, and the next one at the same place; what ran beside it goes on. */
+static void expect_kills_twice(int32_t misdeed, const char *words) {
     struct service *service = open_good(1);
     struct service_client client;
     struct service_call killer;
@@ -72,12 +71,12 @@ static void test_a_request_that_kills_twice_ends(void **state) {
     service_client_init(&client, service);
     EXPECT_OK(submit_count(&client, 7, 4000, &other));
     service_call_wait(&other, 1);
-    EXPECT_OK(submit_count(&client, COUNTING_DIES, ANSWER, &killer));
+    EXPECT_OK(submit_count(&client, misdeed, ANSWER, &killer));
     service_call_wait(&killer, SIZE_MAX);
     assert_int_equal(killer.state.finish_reason, SLUICE_FINISH_ERROR);
     assert_int_equal(killer.state.status, SLUICE_PEER_LOST);
     assert_non_null(strstr(killer.message, "try again"));
-    assert_non_null(strstr(killer.message, "killed by signal 9"));
+    assert_non_null(strstr(killer.message, words));
     /* Positions 5 to 8 came before the first death, nothing between the two. */
     assert_true(killer.answer.count <= 4);
     service_call_release(&killer);
@@ -91,6 +90,17 @@ static void test_a_request_that_kills_twice_ends(void **state) {
     service_call_release(&other);
     service_client_deinit(&client);
     service->kind->close(&service);
+}
+
+static void test_a_request_that_kills_twice_ends(void **state) {
+    (void)state;
+    expect_kills_twice(COUNTING_DIES, "killed by signal 9");
+}
+
+/* Nobody hears of the errors that a lost rank is to all requests: the worker ends, and another goes on. */
+static void test_a_lost_rank_ends_the_worker(void **state) {
+    (void)state;
+    expect_kills_twice(COUNTING_LOSES, "ended with code 1");
 }
 
 /* A grammar is compiled before its request has a place, and may kill the worker there. */
@@ -375,6 +385,7 @@ int main(void) {
         cmocka_unit_test(test_no_orphans), /* first: it forks, and no thread must be there yet */
         cmocka_unit_test(test_workers_that_do_not_start),
         cmocka_unit_test(test_a_request_that_kills_twice_ends),
+        cmocka_unit_test(test_a_lost_rank_ends_the_worker),
         cmocka_unit_test(test_a_grammar_that_kills_twice_ends),
         cmocka_unit_test(test_a_step_that_never_ends),
         cmocka_unit_test(test_gives_up),

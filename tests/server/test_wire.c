@@ -180,7 +180,7 @@ static void test_other_versions_and_kinds(void **state) {
         uint32_t value;
         const char *words;
     } damages[] = {{0, 0x12345678, "no record"},
-                   {4, WIRE_VERSION + 1, "speaks version 3, this program version 2"},
+                   {4, WIRE_VERSION + 1, "speaks version 4, this program version 3"},
                    {8, WIRE_KIND_COUNT, "unknown kind"},
                    {12, (uint32_t)WIRE_BODY_LIMIT + 8, "at most"},
                    {12, 12, "multiple of eight"}};
@@ -228,6 +228,42 @@ static void test_updates(void **state) {
     top_counts[0] = 3;
     assert_int_equal(wire_read(&frame, &arena, &read), STATUS_BAD_FORMAT);
     arena_deinit(&arena);
+    string_buffer_deinit(&bytes);
+}
+
+/* All that a front is told of an engine, each value its own. */
+static void test_facts(void **state) {
+    (void)state;
+    struct wire_record record = {.kind = WIRE_READY};
+    struct wire_record read;
+    struct string_buffer bytes = {0};
+    /* Of static storage: what lies between the fields is zero. */
+    static const struct sluice_engine_facts facts = {.vocabulary_size = 1,
+                                                     .context_tokens = 2,
+                                                     .layer_count = 3,
+                                                     .sequence_limit = 4,
+                                                     .draft_limit = 5,
+                                                     .has_draft_layer = true,
+                                                     .tensor_count = 6,
+                                                     .stage_imbalance = 1.25,
+                                                     .load_seconds = 0.5,
+                                                     .memory = {.mapped_weight_bytes = 7,
+                                                                .copied_weight_bytes = 8,
+                                                                .slot_state_bytes = 9,
+                                                                .snapshot_bytes = 10,
+                                                                .page_state_bytes = 11,
+                                                                .step_bytes = 12,
+                                                                .draft_bytes = 13,
+                                                                .host_bytes = 14,
+                                                                .page_count = 15,
+                                                                .page_tokens = 16,
+                                                                .token_capacity = 17}};
+    memset(&read, 0, sizeof read);
+    memcpy(&record.facts, &facts, sizeof facts);
+    wire_write(&bytes, &record);
+    struct wire_frame frame = find_whole(&bytes);
+    assert_int_equal(wire_read(&frame, NULL, &read), STATUS_OK);
+    assert_memory_equal(&read.facts, &facts, sizeof facts);
     string_buffer_deinit(&bytes);
 }
 
@@ -339,6 +375,7 @@ int main(void) {
         cmocka_unit_test(test_cut_records),
         cmocka_unit_test(test_other_versions_and_kinds),
         cmocka_unit_test(test_updates),
+        cmocka_unit_test(test_facts),
         cmocka_unit_test(test_stats_of_stages),
         cmocka_unit_test(test_numbers_out_of_range),
         cmocka_unit_test(test_connections),

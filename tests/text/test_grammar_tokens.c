@@ -1,4 +1,5 @@
 /* Masks against trying every token byte by byte, on random ways through grammars of every kind. */
+#include <ctype.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -108,6 +109,37 @@ static void test_masks_of_mini_v4(void **state) {
 static void test_masks_of_deepseek_v3(void **state) {
     (void)state;
     check_tokenizer(DEEPSEEK_V3_TOKENIZER, 12);
+}
+
+/*
+ * Characters of several bytes, and letters of one group, that do something else than most do, in places where
+ * whole characters are passed over.
+ */
+static void test_characters_that_do_otherwise(void **state) {
+    (void)state;
+    static const char *const patterns[] = {
+        "[^\\u00e9\\u4e2d]{2,30}(\\u00e9[a-m]{0,5}|\\u4e2d\\n*)",
+        "[^\\u00e9]*\\u00e9[^b]{0,40}b[^\\u00e8]{0,9}",
+        "([^,]{0,9},){2,6}x",
+        "[\\u4e00-\\u9fff ]{3,12}[^\\u4e00-\\u5fff]{1,8}",
+        "([a-eg-z]|f[^ ]){4,20}",
+        "(.|\\n){0,5}\\u00df(.|\\n){0,3}",
+    };
+    const char *const paths[] = {MINI_V4_TOKENIZER, DEEPSEEK_V3_TOKENIZER};
+    for (int i = 0; i < 2; i++) {
+        struct tokenizer *tokenizer = load_tokenizer(paths[i]);
+        struct token_vocabulary *vocabulary = make_vocabulary(tokenizer);
+        for (size_t k = 0; k < sizeof patterns / sizeof *patterns; k++) {
+            struct grammar *grammar = compile_grammar(GRAMMAR_REGEX, patterns[k]);
+            struct grammar_automaton *automaton;
+            assert_int_equal(grammar_automaton_create(grammar, vocabulary, SIZE_MAX, &automaton), STATUS_OK);
+            walk(automaton, patterns[k], i == 0 ? 40 : 8, 77 + k);
+            grammar_automaton_destroy(&automaton);
+            grammar_destroy(&grammar);
+        }
+        token_vocabulary_destroy(&vocabulary);
+        tokenizer_destroy(&tokenizer);
+    }
 }
 
 /* Readings that only differ in what is behind them double with every character, but not the work. */
@@ -237,34 +269,99 @@ static void test_working_ahead_has_an_end(void **state) {
     tokenizer_destroy(&tokenizer);
 }
 
-/* Of a node's subtree, by a loop over the nodes in it. */
-static void test_groups_below_nodes(void **state) {
-    (void)state;
-    struct tokenizer *tokenizer = load_tokenizer(MINI_V4_TOKENIZER);
-    struct token_vocabulary *vocabulary = make_vocabulary(tokenizer);
-    const struct token_trie *trie = &vocabulary->trie;
-    for (uint32_t node = 0; node < trie->node_count; node++) {
-        uint64_t groups = 0;
-        for (uint32_t below = node + 1; below < trie->subtree_ends[node]; below++) {
-            uint8_t byte = trie->bytes[below];
-            groups |= UINT64_C(1) << (byte >= 0x80 ? 0 : byte / 2);
-        }
-        assert_true(trie->groups_below[node] == groups);
+static bool is_continuation(char byte) {
+    return ((unsigned char)byte & 0xC0) == 0x80;
+}
+
+/*
+ * The groups of the characters of a text whose end may be cut off, and their number; UINT64_MAX if it is not
+ * well-formed otherwise.
+ */
+static uint64_t groups_of(const char *text, size_t length, uint32_t *count) {
+    size_t cut = length;
+    uint64_t groups = 0;
+    *count = 0;
+    while (cut > 0 && length - cut < 4 && is_continuation(text[cut - 1])) {
+        cut--;
     }
-    token_vocabulary_destroy(&vocabulary);
-    tokenizer_destroy(&tokenizer);
+    bool is_whole = utf8_valid_length(text, length) == length;
+    bool is_cut = !is_whole && cut > 0 && utf8_valid_length(text, cut - 1) == cut - 1 &&
+                  utf8_next(text + cut - 1, length - cut + 1).kind == UTF8_INCOMPLETE;
+    for (size_t i = 0; i < length; i++) {
+        if (!is_continuation(text[i])) {
+            groups |= token_trie_group((uint8_t)text[i]);
+            *count += 1;
+        }
+    }
+    return is_whole || is_cut ? groups : UINT64_MAX;
+}
+
+/* What stands ahead of a node, token by token. */
+static void check_ahead(const struct token_vocabulary *vocabulary, uint32_t node) {
+    const struct token_trie *trie = &vocabulary->trie;
+    uint64_t groups = 0;
+    uint32_t characters = 0;
+    for (uint32_t i = trie->token_offsets[node]; i < trie->token_offsets[trie->subtree_ends[node]]; i++) {
+        size_t length;
+        uint32_t count;
+        const char *text = token_vocabulary_text(vocabulary, trie->tokens[i], &length);
+        uint32_t start = trie->depths[node] - (trie->bytes[node] >= 0xC2 ? 1 : 0);
+        groups |= groups_of(text + start, length - start, &count);
+        characters = count > characters ? count : characters;
+    }
+    assert_int_equal(trie->characters_ahead[node], characters);
+    if (groups == UINT64_MAX) {
+        assert_true((trie->groups_ahead[node] & TOKEN_TRIE_MALFORMED) != 0);
+    } else {
+        assert_true(trie->groups_ahead[node] == groups);
+    }
+}
+
+static void test_what_stands_ahead_of_nodes(void **state) {
+    (void)state;
+    const char *const paths[] = {MINI_V4_TOKENIZER, DEEPSEEK_V3_TOKENIZER};
+    for (int i = 0; i < 2; i++) {
+        struct tokenizer *tokenizer = load_tokenizer(paths[i]);
+        struct token_vocabulary *vocabulary = make_vocabulary(tokenizer);
+        for (uint32_t node = 0; node < vocabulary->trie.node_count; node++) {
+            check_ahead(vocabulary, node);
+        }
+        token_vocabulary_destroy(&vocabulary);
+        tokenizer_destroy(&tokenizer);
+    }
+}
+
+/* Groups are what whole classes of characters are made of: no two first bytes of one that must differ. */
+static void test_groups_of_characters(void **state) {
+    (void)state;
+    uint64_t all = 0;
+    for (int byte = 0; byte < 256; byte++) {
+        bool begins = byte < 0x80 || (byte >= 0xC2 && byte <= 0xF4);
+        uint64_t group = token_trie_group((uint8_t)byte);
+        assert_true(begins == (group != TOKEN_TRIE_MALFORMED));
+        all |= group;
+        for (int other = 0; other < byte; other++) {
+            bool is_sign = byte > 0x20 && byte < 0x7F && !isalnum(byte);
+            assert_false(is_sign && token_trie_group((uint8_t)other) == group);
+            assert_false(begins && (byte < 0x80) != (other < 0x80) &&
+                         token_trie_group((uint8_t)other) == group);
+        }
+    }
+    assert_true(all == UINT64_MAX);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_masks_of_mini_v4),
         cmocka_unit_test(test_masks_of_deepseek_v3),
+        cmocka_unit_test(test_characters_that_do_otherwise),
         cmocka_unit_test(test_readings_are_joined),
         cmocka_unit_test(test_calls_at_the_end_stay_flat),
         cmocka_unit_test(test_all_that_may_come_behind_counts),
         cmocka_unit_test(test_nothing_is_left_to_find_out),
         cmocka_unit_test(test_working_ahead_has_an_end),
-        cmocka_unit_test(test_groups_below_nodes),
+        cmocka_unit_test(test_what_stands_ahead_of_nodes),
+        cmocka_unit_test(test_groups_of_characters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

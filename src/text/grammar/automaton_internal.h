@@ -10,6 +10,15 @@ static inline uint32_t automaton_step(struct grammar_automaton *automaton, uint3
     return next != UINT32_MAX ? next : grammar_automaton_step(automaton, set, symbol);
 }
 
+/* What most characters that may follow a set do: all characters of some groups lead to one set. */
+struct uniform_step {
+    uint32_t next;
+    uint64_t groups; /* of token_trie.h; 0: there are none */
+};
+
+/* Found out once for each set. */
+struct uniform_step automaton_uniform_step(struct grammar_automaton *automaton, uint32_t set);
+
 /* The set of places, as they are. */
 uint32_t automaton_set_of_places(struct grammar_automaton *automaton, const struct config *places,
                                  uint32_t count);

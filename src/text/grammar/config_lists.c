@@ -1,6 +1,7 @@
 /* All lists lie behind each other in one array. */
 #include "text/grammar/config_lists.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,20 +98,50 @@ uint32_t config_lists_find(struct config_lists *lists, const struct config *item
     return list;
 }
 
-static int compare_configs(const void *a, const void *b) {
-    const struct config *left = a;
-    const struct config *right = b;
-    if (left->state != right->state) {
-        return left->state < right->state ? -1 : 1;
-    }
-    return (left->frame > right->frame) - (left->frame < right->frame);
+static uint64_t order_of(struct config config) {
+    return (uint64_t)config.state << 32 | config.frame;
 }
 
-uint32_t config_sort(struct config *items, uint32_t count) {
-    qsort(items, count, sizeof *items, compare_configs);
+/* The end of the ascending run that begins at `first`. */
+static uint32_t run_end(const struct config *items, uint32_t first, uint32_t count) {
+    uint32_t end = first + 1;
+    while (end < count && order_of(items[end - 1]) <= order_of(items[end])) {
+        end++;
+    }
+    return end;
+}
+
+static void merge_runs(const struct config *items, uint32_t first, uint32_t middle, uint32_t end,
+                       struct config *out) {
+    uint32_t left = first;
+    uint32_t right = middle;
+    for (uint32_t i = first; i < end; i++) {
+        bool is_left = right == end || (left < middle && order_of(items[left]) <= order_of(items[right]));
+        out[i] = is_left ? items[left++] : items[right++];
+    }
+}
+
+/* Merges neighbouring runs; false if there was but one. */
+static bool merge_all_runs(struct config *items, uint32_t count, struct config *spare) {
+    if (run_end(items, 0, count) == count) {
+        return false;
+    }
+    for (uint32_t first = 0, end = 0; first < count; first = end) {
+        uint32_t middle = run_end(items, first, count);
+        end = middle < count ? run_end(items, middle, count) : count;
+        merge_runs(items, first, middle, end, spare);
+    }
+    memcpy(items, spare, count * sizeof *items);
+    return true;
+}
+
+/* What comes is mostly a few sorted lists, one behind the other. */
+uint32_t config_sort(struct config *items, uint32_t count, struct config *spare) {
     uint32_t kept = 0;
+    while (count > 1 && merge_all_runs(items, count, spare)) {
+    }
     for (uint32_t i = 0; i < count; i++) {
-        if (kept == 0 || compare_configs(&items[kept - 1], &items[i]) != 0) {
+        if (kept == 0 || order_of(items[kept - 1]) != order_of(items[i])) {
             items[kept++] = items[i];
         }
     }

@@ -39,8 +39,8 @@ uint32_t config_lists_find(struct config_lists *lists, const struct config *item
 
 struct config_span config_lists_get(const struct config_lists *lists, uint32_t list);
 
-/* Sorts and drops what is twice; returns how many are left. */
-uint32_t config_sort(struct config *items, uint32_t count);
+/* Sorts and drops what is twice; returns how many are left. `spare` has room for as many. */
+uint32_t config_sort(struct config *items, uint32_t count, struct config *spare);
 
 size_t config_lists_bytes(const struct config_lists *lists);
 

@@ -28,6 +28,7 @@ struct automaton_scratch {
     uint32_t pending_count;
     struct config frame[GRAMMAR_CONFIGS_MAX];
     uint32_t frame_count;
+    struct config spare[GRAMMAR_CONFIGS_MAX]; /* of sorting */
 };
 
 /* Symbols belong to one class if every edge of the grammar has both or neither. */
@@ -137,7 +138,7 @@ static void enter_rule(struct grammar_automaton *automaton) {
         }
     }
     scratch->pending_count = kept;
-    scratch->frame_count = config_sort(scratch->frame, scratch->frame_count);
+    scratch->frame_count = config_sort(scratch->frame, scratch->frame_count, scratch->spare);
     uint32_t frame = config_lists_find(&automaton->frames, scratch->frame, scratch->frame_count);
     if (frame == UINT32_MAX) {
         automaton->is_out_of_memory = true;
@@ -167,7 +168,8 @@ static bool reserve_set(struct grammar_automaton *automaton, uint32_t set) {
 }
 
 static uint32_t intern_set(struct grammar_automaton *automaton, struct config *items, uint32_t count) {
-    uint32_t set = config_lists_find(&automaton->sets, items, config_sort(items, count));
+    uint32_t set =
+        config_lists_find(&automaton->sets, items, config_sort(items, count, automaton->scratch->spare));
     if (set == UINT32_MAX || !reserve_set(automaton, set)) {
         automaton->is_out_of_memory = true;
         return GRAMMAR_SET_DEAD;
@@ -227,10 +229,13 @@ static void forget_sets(struct grammar_automaton *automaton) {
     config_lists_deinit(&automaton->frames);
     free(automaton->next);
     free(automaton->popped_sets);
+    free(automaton->uniform_steps);
     automaton->next = NULL;
     automaton->popped_sets = NULL;
+    automaton->uniform_steps = NULL;
     automaton->next_capacity = 0;
     automaton->popped_capacity = 0;
+    automaton->uniform_capacity = 0;
 }
 
 void grammar_automaton_destroy(struct grammar_automaton **automaton) {
@@ -249,6 +254,7 @@ size_t grammar_automaton_bytes(const struct grammar_automaton *automaton) {
     return config_lists_bytes(&automaton->sets) + config_lists_bytes(&automaton->frames) +
            (size_t)automaton->next_capacity * automaton->class_count * sizeof *automaton->next +
            automaton->popped_capacity * sizeof *automaton->popped_sets +
+           automaton->uniform_capacity * sizeof *automaton->uniform_steps +
            automaton->mask_capacity * sizeof *automaton->masks + automaton->mask_bytes;
 }
 

@@ -35,6 +35,7 @@ struct token_set {
 };
 
 struct state_tokens;
+struct uniform_step;
 
 struct grammar_automaton {
     const struct grammar *grammar;             /* borrowed */
@@ -50,6 +51,8 @@ struct grammar_automaton {
     uint32_t next_capacity; /* sets */
     uint32_t *popped_sets;  /* by frame: the set behind it, or UINT32_MAX */
     uint32_t popped_capacity;
+    struct uniform_step *uniform_steps; /* by set */
+    uint32_t uniform_capacity;
     struct token_set **masks; /* by set */
     uint32_t mask_capacity;
     struct state_tokens **state_tokens; /* by state of the grammar */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "text/grammar/automaton_internal.h"
+#include "text/grammar/token_walk.h"
 
 enum { BEYOND_MAX = 20000 };
 
@@ -38,90 +39,6 @@ void automaton_forget_tokens(struct grammar_automaton *automaton) {
     automaton->mask_bytes = 0;
 }
 
-/* A walk over a trie: marks the tokens whose bytes can follow the set. */
-struct walk {
-    struct grammar_automaton *automaton;
-    const struct token_trie *trie;
-    uint32_t *words;     /* mask, added to */
-    uint32_t *end_nodes; /* nodes at which the text may end and below which more follows; NULL: not wanted */
-    uint32_t end_node_count;
-    uint32_t looping_set; /* the last one whose groups were looked for, and these */
-    uint64_t looping_groups;
-};
-
-/* Below fewer nodes it takes longer to look whether all of them stay than to go through them. */
-enum { SUBTREE_NODES_MIN = 8 };
-
-/* Groups of bytes (token_trie.h) behind which the set is the same. */
-static uint64_t find_looping_groups(struct grammar_automaton *automaton, uint32_t set) {
-    uint64_t leaving = 0;
-    for (uint32_t byte = 0; byte < GRAMMAR_BYTES; byte++) {
-        if (grammar_automaton_step(automaton, set, byte) != set) {
-            leaving |= token_trie_group((uint8_t)byte);
-        }
-    }
-    return ~leaving;
-}
-
-/* Whether all that stands below a node, which itself led from the set to the same set, does so too. */
-static bool stays_below(struct walk *walk, uint32_t node, uint32_t set) {
-    if (walk->looping_set != set) {
-        walk->looping_set = set;
-        walk->looping_groups = find_looping_groups(walk->automaton, set);
-    }
-    return (walk->trie->groups_below[node] & ~walk->looping_groups) == 0;
-}
-
-static void add_tokens(const struct walk *walk, uint32_t first, uint32_t end) {
-    const int32_t *tokens = walk->trie->tokens;
-    for (uint32_t i = first; i < end; i++) {
-        walk->words[tokens[i] / 32] |= UINT32_C(1) << tokens[i] % 32;
-    }
-}
-
-/* Where a walk is at a depth. */
-struct walk_place {
-    uint32_t set;
-    bool may_end;
-};
-
-static void walk_tokens(struct walk *walk, uint32_t set) {
-    const struct token_trie *trie = walk->trie;
-    struct walk_place *places = malloc((trie->depth_max + 1) * sizeof *places);
-    if (places == NULL) {
-        walk->automaton->is_out_of_memory = true;
-        return;
-    }
-    places[0] = (struct walk_place){set, grammar_automaton_may_end(walk->automaton, set)};
-    for (uint32_t node = 0; node < trie->node_count;) {
-        const struct walk_place *before = &places[trie->depths[node] - 1];
-        uint32_t end = trie->subtree_ends[node];
-        uint32_t next = automaton_step(walk->automaton, before->set, trie->bytes[node]);
-        if (next == GRAMMAR_SET_DEAD) {
-            node = end;
-            continue;
-        }
-        bool is_same = next == before->set;
-        if (is_same && end - node > SUBTREE_NODES_MIN && stays_below(walk, node, next)) {
-            add_tokens(walk, trie->token_offsets[node], trie->token_offsets[end]);
-            node = end;
-            continue;
-        }
-        bool may_end = is_same ? before->may_end : grammar_automaton_may_end(walk->automaton, next);
-        places[trie->depths[node]] = (struct walk_place){next, may_end};
-        add_tokens(walk, trie->token_offsets[node], trie->token_offsets[node + 1]);
-        if (may_end && walk->end_nodes != NULL && end > node + 1) {
-            walk->end_nodes[walk->end_node_count++] = node;
-        }
-        node++;
-    }
-    free(places);
-}
-
-static bool has_token(const uint32_t *words, int32_t token) {
-    return (words[token / 32] >> token % 32 & 1) != 0;
-}
-
 /* The set of a mask. NULL if memory is out. */
 static struct token_set *token_set_of(const uint32_t *words, uint32_t word_count) {
     uint32_t count = 0;
@@ -149,19 +66,32 @@ static struct token_set *token_set_of(const uint32_t *words, uint32_t word_count
     return set;
 }
 
+/* The tokens that a walk over the whole vocabulary has marked; NULL if memory is out. */
+static struct token_set *marked_tokens(const struct token_walk *walk) {
+    uint32_t word_count = walk->automaton->vocabulary->word_count;
+    uint32_t *words = calloc(word_count + 1, sizeof *words);
+    if (words == NULL) {
+        return NULL;
+    }
+    token_walk_add(walk, words);
+    struct token_set *set = token_set_of(words, word_count);
+    free(words);
+    return set;
+}
+
 static size_t token_set_bytes(const struct token_set *set) {
     return sizeof *set + set->count * sizeof *set->values;
 }
 
 /* Collects what is left of the tokens below the end nodes. False: too many, or memory is out. */
-static bool collect_beyond(const struct walk *walk, struct token_trie_entry *entries, size_t *count) {
+static bool collect_beyond(const struct token_walk *walk, struct token_trie_entry *entries, size_t *count) {
     const struct token_trie *trie = walk->trie;
     for (uint32_t i = 0; i < walk->end_node_count; i++) {
         uint32_t node = walk->end_nodes[i];
         uint32_t first = trie->token_offsets[node + 1];
         uint32_t end = trie->token_offsets[trie->subtree_ends[node]];
         for (uint32_t j = first; j < end; j++) {
-            if (has_token(walk->words, trie->tokens[j])) {
+            if (token_walk_has(walk, j)) {
                 continue;
             }
             if (*count == BEYOND_MAX) {
@@ -177,7 +107,7 @@ static bool collect_beyond(const struct walk *walk, struct token_trie_entry *ent
     return true;
 }
 
-static bool fill_state_tokens(struct state_tokens *tokens, const struct walk *walk) {
+static bool fill_state_tokens(struct state_tokens *tokens, const struct token_walk *walk) {
     struct token_trie_entry *entries = malloc(BEYOND_MAX * sizeof *entries);
     size_t count = 0;
     bool is_done = entries != NULL;
@@ -190,7 +120,7 @@ static bool fill_state_tokens(struct state_tokens *tokens, const struct walk *wa
     }
     free(entries);
     if (is_done && !tokens->is_walked_each_time) {
-        tokens->within = token_set_of(walk->words, walk->automaton->vocabulary->word_count);
+        tokens->within = marked_tokens(walk);
         is_done = tokens->within != NULL;
     }
     return is_done;
@@ -203,16 +133,15 @@ static const struct state_tokens *state_tokens_of(struct grammar_automaton *auto
     }
     const struct token_vocabulary *vocabulary = automaton->vocabulary;
     struct state_tokens *tokens = calloc(1, sizeof *tokens);
-    uint32_t *words = calloc(vocabulary->word_count + 1, sizeof *words);
     uint32_t *end_nodes = malloc((vocabulary->trie.node_count + 1) * sizeof *end_nodes);
-    bool is_done = tokens != NULL && words != NULL && end_nodes != NULL;
+    struct token_walk walk = {
+        .automaton = automaton, .trie = &vocabulary->trie, .is_thorough = true, .end_nodes = end_nodes};
+    bool is_done = tokens != NULL && end_nodes != NULL;
     if (is_done) {
-        struct walk walk = {
-            .automaton = automaton, .trie = &vocabulary->trie, .words = words, .end_nodes = end_nodes};
-        walk_tokens(&walk, automaton_set_of_places(automaton, &(struct config){state, GRAMMAR_FRAME_END}, 1));
-        is_done = fill_state_tokens(tokens, &walk) && !automaton->is_out_of_memory;
+        uint32_t set = automaton_set_of_places(automaton, &(struct config){state, GRAMMAR_FRAME_END}, 1);
+        is_done = token_walk_run(&walk, set) && fill_state_tokens(tokens, &walk);
     }
-    free(words);
+    token_walk_deinit(&walk);
     free(end_nodes);
     if (!is_done) {
         automaton->is_out_of_memory = true;
@@ -240,6 +169,16 @@ static void add_set(uint32_t *words, const struct token_set *set) {
     }
 }
 
+/* Walks over a trie and adds the tokens that may follow the set. */
+static void add_walked(struct grammar_automaton *automaton, const struct token_trie *trie, uint32_t set,
+                       uint32_t *words) {
+    struct token_walk walk = {.automaton = automaton, .trie = trie};
+    if (token_walk_run(&walk, set)) {
+        token_walk_add(&walk, words);
+    }
+    token_walk_deinit(&walk);
+}
+
 /*
  * Adds the tokens that may follow at places of one state, which differ in what comes behind their rules: one
  * walk for all of them.
@@ -247,19 +186,17 @@ static void add_set(uint32_t *words, const struct token_set *set) {
 static void add_places(struct grammar_automaton *automaton, const struct config *places, uint32_t count,
                        uint32_t *words) {
     const struct state_tokens *tokens = state_tokens_of(automaton, places[0].state);
-    struct walk walk = {.automaton = automaton, .words = words};
     if (tokens == NULL) {
         return;
     }
     if (tokens->is_walked_each_time) {
-        walk.trie = &automaton->vocabulary->trie;
-        walk_tokens(&walk, automaton_set_of_places(automaton, places, count));
+        add_walked(automaton, &automaton->vocabulary->trie, automaton_set_of_places(automaton, places, count),
+                   words);
         return;
     }
     add_set(words, tokens->within);
     if (tokens->beyond.node_count > 0) {
-        walk.trie = &tokens->beyond;
-        walk_tokens(&walk, automaton_set_behind(automaton, places, count));
+        add_walked(automaton, &tokens->beyond, automaton_set_behind(automaton, places, count), words);
     }
 }
 

@@ -1,8 +1,40 @@
 /* In sorted order an entry shares a prefix with the one before it: the nodes of the rest are new. */
 #include "text/grammar/token_trie.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "text/utf8.h"
+
+/* clang-format off */
+static const uint8_t group_indices[256] = {
+    1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 1, 1,
+    1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+    19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34,
+    3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 35, 36, 37, 38, 39, 40,
+    41, 13, 13, 13, 13, 13, 14, 14, 14, 14, 14, 15, 15, 15, 15, 15,
+    16, 16, 16, 16, 16, 17, 17, 17, 17, 17, 18, 42, 43, 44, 45, 46,
+    47, 4, 4, 4, 5, 5, 5, 6, 6, 6, 7, 7, 7, 8, 8, 8,
+    9, 9, 9, 10, 10, 10, 11, 11, 11, 12, 12, 48, 49, 50, 51, 1,
+    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    0, 0, 52, 52, 53, 53, 53, 53, 53, 53, 53, 53, 53, 53, 53, 53,
+    53, 53, 53, 53, 53, 53, 53, 53, 53, 53, 53, 53, 53, 53, 53, 53,
+    54, 55, 55, 56, 57, 57, 57, 57, 57, 57, 58, 58, 58, 59, 60, 60,
+    61, 62, 62, 62, 63, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+};
+/* clang-format on */
+
+uint64_t token_trie_group(uint8_t byte) {
+    return UINT64_C(1) << group_indices[byte];
+}
+
+static bool is_continuation(char byte) {
+    return ((unsigned char)byte & 0xC0) == 0x80;
+}
 
 static int compare_entries(const void *a, const void *b) {
     const struct token_trie_entry *left = a;
@@ -31,13 +63,34 @@ static size_t count_nodes(const struct token_trie_entry *entries, size_t count) 
     return nodes;
 }
 
-/* The node at a depth is complete: its parent is the one before it. */
-static void close_node(struct token_trie *trie, const uint32_t *open_nodes, uint32_t depth) {
-    uint32_t node = open_nodes[depth];
-    trie->subtree_ends[node] = trie->node_count;
-    if (depth > 0) {
-        trie->groups_below[open_nodes[depth - 1]] |=
-            trie->groups_below[node] | token_trie_group(trie->bytes[node]);
+/* The group of a character that begins an entry's rest; bytes behind it that belong to none are its fault. */
+static uint64_t group_of_character(const char *bytes, uint32_t length) {
+    struct utf8_step step = utf8_next(bytes, length);
+    bool is_alone = step.length == length || !is_continuation(bytes[step.length]);
+    return step.kind == UTF8_INVALID || !is_alone ? TOKEN_TRIE_MALFORMED
+                                                  : token_trie_group((uint8_t)bytes[0]);
+}
+
+/* Adds to each node of an entry what stands ahead of it. */
+static void note_characters(struct token_trie *trie, const struct token_trie_entry *entry,
+                            const uint32_t *open_nodes) {
+    uint64_t groups = 0;
+    uint32_t characters = 0;
+    for (uint32_t depth = entry->length; depth-- > 0;) {
+        uint32_t node = open_nodes[depth];
+        bool is_within = depth + 1 < entry->length && is_continuation(entry->bytes[depth + 1]);
+        uint64_t groups_behind = groups | (is_within ? TOKEN_TRIE_MALFORMED : 0);
+        uint32_t characters_behind = characters;
+        if (!is_continuation(entry->bytes[depth])) {
+            groups |= group_of_character(entry->bytes + depth, entry->length - depth);
+            characters++;
+        }
+        bool is_lead = token_trie_is_lead((uint8_t)entry->bytes[depth]);
+        trie->groups_ahead[node] |= is_lead ? groups : groups_behind;
+        uint32_t ahead = is_lead ? characters : characters_behind;
+        if (ahead > trie->characters_ahead[node]) {
+            trie->characters_ahead[node] = ahead;
+        }
     }
 }
 
@@ -51,20 +104,22 @@ static void fill(struct token_trie *trie, const struct token_trie_entry *entries
     for (size_t i = 0; i < count; i++) {
         uint32_t kept = i == 0 ? 0 : common_length(&entries[i - 1], &entries[i]);
         while (open_count > kept) {
-            close_node(trie, open_nodes, --open_count);
+            trie->subtree_ends[open_nodes[--open_count]] = trie->node_count;
         }
         for (uint32_t depth = kept; depth < entries[i].length; depth++) {
             uint32_t node = trie->node_count++;
             trie->bytes[node] = (uint8_t)entries[i].bytes[depth];
             trie->depths[node] = depth + 1;
             trie->token_offsets[node] = (uint32_t)i;
-            trie->groups_below[node] = 0;
+            trie->groups_ahead[node] = 0;
+            trie->characters_ahead[node] = 0;
             open_nodes[open_count++] = node;
         }
+        note_characters(trie, &entries[i], open_nodes);
         trie->tokens[i] = entries[i].token;
     }
     while (open_count > 0) {
-        close_node(trie, open_nodes, --open_count);
+        trie->subtree_ends[open_nodes[--open_count]] = trie->node_count;
     }
     trie->token_offsets[trie->node_count] = (uint32_t)count;
 }
@@ -83,12 +138,13 @@ enum status token_trie_init(struct token_trie *trie, struct token_trie_entry *en
     trie->depths = malloc((node_count + 1) * sizeof *trie->depths);
     trie->subtree_ends = malloc((node_count + 1) * sizeof *trie->subtree_ends);
     trie->token_offsets = malloc((node_count + 1) * sizeof *trie->token_offsets);
-    trie->groups_below = malloc((node_count + 1) * sizeof *trie->groups_below);
+    trie->groups_ahead = malloc((node_count + 1) * sizeof *trie->groups_ahead);
+    trie->characters_ahead = malloc((node_count + 1) * sizeof *trie->characters_ahead);
     trie->tokens = malloc((count + 1) * sizeof *trie->tokens);
     open_nodes = malloc((trie->depth_max + 1) * sizeof *open_nodes);
     CHECK_GOTO(trie->bytes != NULL && trie->depths != NULL && trie->subtree_ends != NULL &&
-                   trie->token_offsets != NULL && trie->groups_below != NULL && trie->tokens != NULL &&
-                   open_nodes != NULL,
+                   trie->token_offsets != NULL && trie->groups_ahead != NULL &&
+                   trie->characters_ahead != NULL && trie->tokens != NULL && open_nodes != NULL,
                STATUS_OUT_OF_MEMORY, "out of memory");
     fill(trie, entries, count, open_nodes);
 fail:
@@ -104,11 +160,12 @@ void token_trie_deinit(struct token_trie *trie) {
     free(trie->depths);
     free(trie->subtree_ends);
     free(trie->token_offsets);
-    free(trie->groups_below);
+    free(trie->groups_ahead);
+    free(trie->characters_ahead);
     free(trie->tokens);
     *trie = (struct token_trie){0};
 }
 
 size_t token_trie_bytes(const struct token_trie *trie) {
-    return trie->node_count * (sizeof *trie->bytes + 3 * sizeof *trie->depths + sizeof *trie->groups_below);
+    return trie->node_count * (sizeof *trie->bytes + 4 * sizeof *trie->depths + sizeof *trie->groups_ahead);
 }

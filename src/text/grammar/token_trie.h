@@ -7,6 +7,7 @@
 #ifndef SLUICE_TEXT_GRAMMAR_TOKEN_TRIE_H
 #define SLUICE_TEXT_GRAMMAR_TOKEN_TRIE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,16 +26,26 @@ struct token_trie {
     uint32_t *depths;        /* by node: 1 for the first byte */
     uint32_t *subtree_ends;  /* by node: the first node behind its subtree */
     uint32_t *token_offsets; /* by node and one more */
-    uint64_t *groups_below;  /* by node: groups of the bytes that stand below it */
+    /* By node, of the characters ahead: from its own on if that begins with it and has more bytes, else those
+       below it. The last one may be cut off. */
+    uint64_t *groups_ahead;     /* of all that occur */
+    uint32_t *characters_ahead; /* most of them in one token */
     int32_t *tokens;
 };
 
+/* The group of bytes that are no UTF-8 where they stand, such as the rest of a character. */
+#define TOKEN_TRIE_MALFORMED UINT64_C(1)
+
 /*
- * The group of a byte, as a bit: pairs of ASCII, and one for all other bytes together with the first two. If
- * a set of bytes holds whole groups, what stands below a node is in it if the node's groups are.
+ * The group of the characters that begin with a byte, as a bit: each sign of ASCII is one of its own, a few
+ * letters are one together, so are digits, and beyond ASCII the scripts of some first bytes. If a set of
+ * characters holds whole groups, what stands ahead of a node is made of them if the node's groups are.
  */
-static inline uint64_t token_trie_group(uint8_t byte) {
-    return UINT64_C(1) << (byte < 0x80 ? byte / 2 : 0);
+uint64_t token_trie_group(uint8_t byte);
+
+/* Whether a byte begins a character of several. */
+static inline bool token_trie_is_lead(uint8_t byte) {
+    return byte >= 0xC2;
 }
 
 /* Sorts the entries. Owned: token_trie_deinit. */

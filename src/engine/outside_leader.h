@@ -1,0 +1,34 @@
+/*
+ * A leader that is no rank of its replica.
+ *
+ * Replicas that share experts may be processes. The process that opens the engine has the requests of all of
+ * them, and so a scheduler for each: it leads its own replica as its first rank, and every other one from
+ * here. Such a leader plans and takes in what was chosen, as any leader does (engine/round.h), but it has no
+ * stage, no weights and no device; plans go to the first rank of all stages.
+ */
+#ifndef SLUICE_ENGINE_OUTSIDE_LEADER_H
+#define SLUICE_ENGINE_OUTSIDE_LEADER_H
+
+#include "engine/engine_core.h"
+
+/* Zeroed: none. It stays where it is once it is open. */
+struct outside_leader {
+    struct executor_ranks ranks;
+    struct engine_core *core;
+};
+
+/* What it has in common with `first`, the first rank of all, is copied from there; groups are the caller's.
+ */
+void outside_leader_place(struct outside_leader *leader, const struct executor_ranks *first, int replica);
+
+/* After outside_leader_place. Owned: outside_leader_close. */
+enum status outside_leader_open(struct outside_leader *leader, const struct sluice_engine_options *options);
+
+/* Host memory of its runner. */
+size_t outside_leader_bytes(const struct outside_leader *leader);
+
+/* Leaves its groups, then frees; nothing happens if it was never opened. */
+void outside_leader_leave(struct outside_leader *leader);
+void outside_leader_close(struct outside_leader *leader);
+
+#endif
