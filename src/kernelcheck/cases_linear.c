@@ -65,6 +65,8 @@ static const struct case_shape linear_shapes[] = {
     {.width = 700, .inner = 18, FP8_F32_SCALES, .leaves = 3},
     {.width = 2048, .inner = 49, FP4, .leaves = 16, .is_variant = true},
     {.width = 1568, .inner = 40, FP4, .leaves = 7},
+    {.width = 1100, .inner = 37, FP8, .is_variant = true},
+    {.width = 2144, .inner = 21, FP4, .leaves = 2},
 };
 
 /* bench-m. */

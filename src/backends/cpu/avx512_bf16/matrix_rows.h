@@ -129,15 +129,17 @@ static inline __m512 quarter_sums(__m512 a, __m512 b) {
 }
 
 /*
- * The sums of the lanes by the adjacent binary tree, of each of `count` vectors, a multiple of four: lane i
- * of the result is that of vector i. Missing vectors repeat others, whose sums the compiler then makes once.
+ * The sums of the lanes by the adjacent binary tree, of each of `count` vectors, two or a multiple of four:
+ * lane i of the result is that of vector i. Missing vectors repeat others, whose sums the compiler then makes
+ * once.
  */
 static inline __attribute__((always_inline)) __m512 sum_lanes(const __m512 *lanes, int count) {
     __m512 quarters[TILE_RESULTS / 4];
-    const int used = count / 4;
+    const int used = (count + 3) / 4;
     for (int q = 0; q < used; q++) {
-        const __m512 *four = lanes + (ptrdiff_t)4 * q;
-        quarters[q] = pair_sums(pair_sums(four[0], four[1]), pair_sums(four[2], four[3]));
+        const __m512 *two = lanes + (ptrdiff_t)4 * q;
+        const __m512 *next = count == 2 ? two : two + 2;
+        quarters[q] = pair_sums(pair_sums(two[0], two[1]), pair_sums(next[0], next[1]));
     }
     for (int q = used; q < TILE_RESULTS / 4; q++) {
         quarters[q] = quarters[q & (used - 1)];

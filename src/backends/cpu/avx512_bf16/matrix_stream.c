@@ -1,4 +1,4 @@
-/* Tiles of eight rows by one input (four if plain), four by up to four, or two by up to eight. */
+/* Tiles of two to eight rows by one input, four by up to four, or two by up to eight. */
 #include "backends/cpu/avx512_bf16/matrix_stream.h"
 
 enum {
@@ -7,12 +7,15 @@ enum {
     SOME_ROWS_INPUTS = 4,
     FEW_ROWS = 2, /* rows of a tile of more inputs */
     FEW_ROWS_INPUTS = 8,
+    TILE_BYTES_MAX = 8192, /* of one input's tile: memory is fastest where reading goes straight on */
     /*
      * How far ahead of a tile's rows weights are asked for: the tile itself, so that nothing of it is touched
-     * out of turn, within what hides the memory's latency and what the L1 cache holds.
+     * out of turn, within what hides the memory's latency and what the L1 cache holds. The L2 cache, which
+     * can wait for more lines at once, is asked for what lies so much farther.
      */
     AHEAD_BYTES_MIN = 8192,
-    AHEAD_BYTES_MAX = 32768,
+    AHEAD_BYTES_MAX = 16384,
+    FARTHER_BYTES = 12288,
 };
 
 /* One tile: its rows, each so far behind the one before, its inputs, and how far ahead to ask for weights. */
@@ -21,6 +24,7 @@ struct stream_tile {
     int64_t code_pitch;    /* bytes; 0: the first row again and again */
     int64_t lowered_pitch; /* words */
     const uint16_t *inputs[FEW_ROWS_INPUTS];
+    int64_t row_count;
     int64_t ahead_bytes;
 };
 
@@ -35,6 +39,7 @@ prefetch_chunk(const struct stream_tile *tile, enum weight_format format, int ro
     ahead += row_count * code_bytes(format, column);
     for (int64_t i = 0; i < row_count * code_bytes(format, CHUNK); i += CACHE_LINE_BYTES) {
         _mm_prefetch(ahead + i, _MM_HINT_T0);
+        _mm_prefetch(ahead + i + FARTHER_BYTES, _MM_HINT_T1);
     }
 }
 
@@ -94,23 +99,29 @@ static inline __attribute__((always_inline)) void run_tile(const struct weight_b
 }
 
 /* One specialised loop per format and shape. */
-#define RUN_SHAPES(format)                                                                       \
-    switch (input_count) {                                                                       \
-    case 1:                                                                                      \
-        run_tile(block, tile, format, format == WEIGHT_PLAIN ? SOME_ROWS : STREAM_ROWS, 1, out); \
-        break;                                                                                   \
-    case 2:                                                                                      \
-        run_tile(block, tile, format, SOME_ROWS, 2, out);                                        \
-        break;                                                                                   \
-    case 3:                                                                                      \
-        run_tile(block, tile, format, SOME_ROWS, 3, out);                                        \
-        break;                                                                                   \
-    case 4:                                                                                      \
-        run_tile(block, tile, format, SOME_ROWS, 4, out);                                        \
-        break;                                                                                   \
-    default:                                                                                     \
-        run_tile(block, tile, format, FEW_ROWS, FEW_ROWS_INPUTS, out);                           \
-        break;                                                                                   \
+#define RUN_SHAPES(format)                                                 \
+    switch (input_count) {                                                 \
+    case 1:                                                                \
+        if (format != WEIGHT_PLAIN && tile->row_count == STREAM_ROWS) {    \
+            run_tile(block, tile, format, STREAM_ROWS, 1, out);            \
+        } else if (format == WEIGHT_FP4 || tile->row_count == SOME_ROWS) { \
+            run_tile(block, tile, format, SOME_ROWS, 1, out);              \
+        } else {                                                           \
+            run_tile(block, tile, format, FEW_ROWS, 1, out);               \
+        }                                                                  \
+        break;                                                             \
+    case 2:                                                                \
+        run_tile(block, tile, format, SOME_ROWS, 2, out);                  \
+        break;                                                             \
+    case 3:                                                                \
+        run_tile(block, tile, format, SOME_ROWS, 3, out);                  \
+        break;                                                             \
+    case 4:                                                                \
+        run_tile(block, tile, format, SOME_ROWS, 4, out);                  \
+        break;                                                             \
+    default:                                                               \
+        run_tile(block, tile, format, FEW_ROWS, FEW_ROWS_INPUTS, out);     \
+        break;                                                             \
     }
 
 static void run_fp8(const struct weight_block *block, const struct stream_tile *tile, int64_t input_count,
@@ -135,14 +146,20 @@ static int64_t ahead_bytes(const struct weight_block *block, int64_t row_count) 
 }
 
 /*
- * The shape that has enough sums under way to hide the latency of one, and no more than registers hold. Plain
- * weights bring half as many columns a byte, so that fewer sums keep up with the memory.
+ * The shape that has enough sums under way to hide the latency of one, and no more than registers hold. With
+ * one input plain weights need fewer, as they bring half as many columns a byte, and FP4 codes more.
  */
-static int64_t rows_of_tile(enum weight_format format, int64_t input_count) {
-    if (input_count == 1 && format != WEIGHT_PLAIN) {
-        return STREAM_ROWS;
+static int64_t rows_of_tile(const struct weight_block *block, int64_t input_count) {
+    enum weight_format format = block->weight->format;
+    if (input_count > 1) {
+        return input_count <= SOME_ROWS_INPUTS ? SOME_ROWS : FEW_ROWS;
     }
-    return input_count <= SOME_ROWS_INPUTS ? SOME_ROWS : FEW_ROWS;
+    int64_t rows = format == WEIGHT_PLAIN ? SOME_ROWS : STREAM_ROWS;
+    int64_t fewest = format == WEIGHT_FP4 ? SOME_ROWS : FEW_ROWS;
+    while (rows > fewest && code_bytes(format, rows * block->columns) > TILE_BYTES_MAX) {
+        rows /= 2;
+    }
+    return rows;
 }
 
 static void run_tile_of(const struct weight_block *block, const struct stream_tile *tile, int64_t input_count,
@@ -157,8 +174,8 @@ static void run_tile_of(const struct weight_block *block, const struct stream_ti
 }
 
 /* The same of fewer rows than a tile has: row by row, each repeated, so that nothing behind them is read. */
-static void run_part_tile(const struct weight_block *block, struct stream_tile tile, int64_t tile_rows,
-                          int64_t row_count, int64_t input_count, float *out) {
+static void run_part_tile(const struct weight_block *block, struct stream_tile tile, int64_t row_count,
+                          int64_t input_count, float *out) {
     struct row_source first = tile.first;
     int64_t code_pitch = tile.code_pitch;
     int64_t lowered_pitch = tile.lowered_pitch;
@@ -169,7 +186,7 @@ static void run_part_tile(const struct weight_block *block, struct stream_tile t
         tile.first = (struct row_source){first.codes + r * code_pitch, first.lowered + r * lowered_pitch};
         run_tile_of(block, &tile, input_count, repeated);
         for (int64_t m = 0; m < input_count; m++) {
-            out[m * tile_rows + r] = repeated[m * tile_rows];
+            out[m * tile.row_count + r] = repeated[m * tile.row_count];
         }
     }
 }
@@ -179,9 +196,10 @@ static void stream_inputs(const struct weight_block *block, int64_t first_row, i
                           const uint16_t *inputs, int64_t first_input, int64_t count,
                           const struct matrix_sink *sink) {
     float groups[ROWS / FEW_ROWS][TILE_RESULTS];
-    int64_t tile_rows = rows_of_tile(block->weight->format, count);
+    int64_t tile_rows = rows_of_tile(block, count);
     struct stream_tile tile = {.code_pitch = code_bytes(block->weight->format, block->columns),
-                               .lowered_pitch = scale_count(block)};
+                               .lowered_pitch = scale_count(block),
+                               .row_count = tile_rows};
     for (int64_t m = 0; m < FEW_ROWS_INPUTS; m++) {
         tile.inputs[m] = inputs + (first_input + (m < count ? m : count - 1)) * block->stride;
     }
@@ -193,7 +211,7 @@ static void stream_inputs(const struct weight_block *block, int64_t first_row, i
         if (row_count - row >= tile_rows) {
             run_tile_of(block, &tile, count, out);
         } else {
-            run_part_tile(block, tile, tile_rows, row_count - row, count, out);
+            run_part_tile(block, tile, row_count - row, count, out);
         }
     }
     for (int64_t m = 0; m < count; m++) {
