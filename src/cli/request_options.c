@@ -57,7 +57,7 @@ struct chat_encode_options cli_chat_options(const struct cli_options *options) {
     struct chat_encode_options chat = chat_encode_options_default();
     chat.release = CHAT_RELEASE_PREVIEW;
     if (options->reasoning_effort_given) {
-        chat_encode_options_set_effort(&chat, efforts[options->reasoning_effort]);
+        (void)chat_encode_options_set_effort(&chat, efforts[options->reasoning_effort]);
     }
     if (options->thinking_given) {
         chat.is_thinking = options->thinking;

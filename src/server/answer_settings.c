@@ -70,11 +70,9 @@ static enum status read_logit_bias(struct sluice_sampling *sampling, struct requ
 static enum status read_all_sampling(struct answer_settings *settings, struct request_reader *reader,
                                      struct arena *arena) {
     struct sluice_sampling *sampling = &settings->sampling;
-    const struct json *seed = request_reader_get(reader, "seed");
-    if (seed != NULL && json_kind(seed) != JSON_KIND_INTEGER) {
-        return request_reader_fail(reader, "seed", STATUS_BAD_FORMAT, "is not a whole number");
-    }
-    sampling->seed = seed != NULL ? (uint64_t)json_int64(seed) : sampling->seed;
+    int64_t seed = (int64_t)sampling->seed;
+    TRY(request_reader_integer(reader, "seed", INT64_MIN, INT64_MAX, &seed));
+    sampling->seed = (uint64_t)seed;
     TRY(answer_settings_read_sampling(settings, reader));
     TRY(request_reader_number(reader, "min_p", 0.0, 1.0, &sampling->min_p));
     TRY(request_reader_number(reader, "repetition_penalty", DBL_MIN, number_limit,

@@ -41,7 +41,7 @@ static enum status read_thinking(struct request_chat *chat, struct request_reade
     TRY(request_reader_object(reader, "output_config", &output));
     const char *effort = json_text(json_get(output, "effort"), NULL);
     if (effort != NULL) {
-        chat_encode_options_set_effort(&chat->format, effort);
+        TRY(request_chat_set_effort(chat, reader, "output_config.effort", effort));
     }
     if (thinking == NULL) {
         return STATUS_OK;

@@ -167,7 +167,7 @@ static enum status read_form(struct answer *answer, struct request_chat *chat) {
     TRY(request_reader_object(&answer->reader, "text", &text));
     const char *effort = json_text(json_get(reasoning, "effort"), NULL);
     if (effort != NULL) {
-        chat_encode_options_set_effort(&chat->format, effort);
+        TRY(request_chat_set_effort(chat, &answer->reader, "reasoning.effort", effort));
     }
     const struct json *format = json_get(text, "format");
     if (format == NULL || json_kind(format) == JSON_KIND_NULL) {

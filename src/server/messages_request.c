@@ -35,6 +35,14 @@ static bool is_type(const struct json *block, const char *type) {
     return strcmp(type_of(block), type) == 0;
 }
 
+/* A text block must have one: what is left out silently nobody misses until the answer is strange. */
+static bool has_text(const struct json *block) {
+    size_t length;
+    return json_text(json_get(block, "text"), &length) != NULL;
+}
+
+static const char no_text[] = " has a text block without a text";
+
 static void append_member(struct string_buffer *out, const struct json *block, const char *key,
                           const char *separator) {
     size_t length = 0;
@@ -82,7 +90,13 @@ static enum status convert_tool_result(struct converter *converter, const struct
     if (id == NULL) {
         return refuse(converter, STATUS_BAD_FORMAT, " has a tool_result without a tool_use_id", NULL);
     }
-    append_content(&content, json_get(block, "content"));
+    const struct json *result = json_get(block, "content");
+    enum json_kind kind = result == NULL ? JSON_KIND_NULL : json_kind(result);
+    if (kind != JSON_KIND_NULL && kind != JSON_KIND_STRING && kind != JSON_KIND_ARRAY) {
+        return refuse(converter, STATUS_BAD_FORMAT,
+                      " has a tool_result whose content is neither a text nor a list of blocks", NULL);
+    }
+    append_content(&content, result);
     write_message(converter, "tool", id, &content);
     string_buffer_deinit(&content);
     return STATUS_OK;
@@ -95,7 +109,9 @@ static enum status convert_user(struct converter *converter, const struct json *
     size_t result_count = 0;
     for (size_t i = 0; i < json_length(content) && status == STATUS_OK; i++) {
         const struct json *block = json_at(content, i);
-        if (is_type(block, "text")) {
+        if (is_type(block, "text") && !has_text(block)) {
+            status = refuse(converter, STATUS_BAD_FORMAT, no_text, NULL);
+        } else if (is_type(block, "text")) {
             append_member(&text, block, "text", "\n\n");
         } else if (is_type(block, "tool_result")) {
             result_count++;
@@ -159,6 +175,9 @@ static enum status collect_assistant(struct converter *converter, const struct j
                                      struct string_buffer *reasoning, struct string_buffer *text) {
     for (size_t i = 0; i < json_length(content); i++) {
         const struct json *block = json_at(content, i);
+        if (is_type(block, "text") && !has_text(block)) {
+            return refuse(converter, STATUS_BAD_FORMAT, no_text, NULL);
+        }
         if (is_type(block, "text")) {
             append_member(text, block, "text", "");
         } else if (is_type(block, "thinking")) {
@@ -240,10 +259,14 @@ static enum status convert_system(struct converter *converter) {
         append_content(&text, system);
     }
     for (size_t i = 0; json_kind(system) == JSON_KIND_ARRAY && i < json_length(system); i++) {
-        const char *part = json_text(json_get(json_at(system, i), "text"), NULL);
-        bool is_attribution =
-            part != NULL && strncmp(part, attribution_header, strlen(attribution_header)) == 0;
-        if (!is_attribution) {
+        size_t length;
+        const char *part = json_text(json_get(json_at(system, i), "text"), &length);
+        if (part == NULL) {
+            string_buffer_deinit(&text);
+            return request_reader_fail(converter->reader, "system", STATUS_BAD_FORMAT,
+                                       "holds something that is no text block, at place %zu", i);
+        }
+        if (strncmp(part, attribution_header, strlen(attribution_header)) != 0) {
             append_member(&text, json_at(system, i), "text", "\n\n");
         }
     }

@@ -7,6 +7,16 @@
 #include "server/request_grammar.h"
 #include "text/json_writer.h"
 
+enum status request_chat_set_effort(struct request_chat *chat, struct request_reader *reader,
+                                    const char *field, const char *effort) {
+    if (!chat_encode_options_set_effort(&chat->format, effort)) {
+        return request_reader_fail(reader, field, STATUS_UNSUPPORTED,
+                                   "is \"%.60s\"; use none, minimal, low, medium, high, xhigh or max",
+                                   effort);
+    }
+    return STATUS_OK;
+}
+
 /* Arguments of a chat template that this model's has; others are another model's business. */
 static enum status read_template_arguments(struct request_chat *chat, struct request_reader *reader,
                                            const struct json *object) {
@@ -15,7 +25,7 @@ static enum status read_template_arguments(struct request_chat *chat, struct req
     const char *effort = NULL;
     enum status status = request_reader_text(&inner, "reasoning_effort", &effort, NULL);
     if (effort != NULL) {
-        chat_encode_options_set_effort(&chat->format, effort);
+        status = request_chat_set_effort(chat, &inner, "reasoning_effort", effort);
     }
     if (status == STATUS_OK) {
         status = request_reader_bool(&inner, "enable_thinking", &chat->format.is_thinking);
@@ -53,7 +63,7 @@ enum status request_chat_read_thinking(struct request_chat *chat, struct request
     const struct json *arguments = NULL;
     TRY(request_reader_text(reader, "reasoning_effort", &effort, NULL));
     if (effort != NULL) {
-        chat_encode_options_set_effort(&chat->format, effort);
+        TRY(request_chat_set_effort(chat, reader, "reasoning_effort", effort));
     }
     TRY(request_reader_object(reader, "chat_template_kwargs", &arguments));
     return arguments == NULL ? STATUS_OK : read_template_arguments(chat, reader, arguments);

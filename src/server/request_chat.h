@@ -22,6 +22,9 @@ struct request_chat {
 enum status request_chat_init(struct request_chat *chat, const struct api *api);
 
 /* Reads reasoning_effort and chat_template_kwargs. */
+/* `field` is of the reader, for the error. */
+enum status request_chat_set_effort(struct request_chat *chat, struct request_reader *reader,
+                                    const char *field, const char *effort);
 enum status request_chat_read_thinking(struct request_chat *chat, struct request_reader *reader);
 
 /* Reads tools, tool_choice and parallel_tool_calls into the settings. `*tools` is NULL if there are none. */

@@ -36,19 +36,25 @@ struct chat_encode_options chat_encode_options_default(void) {
                                         .release = CHAT_RELEASE_0731};
 }
 
-void chat_encode_options_set_effort(struct chat_encode_options *options, const char *effort) {
-    static const char *const low_names[] = {"minimal", "low", "medium"};
-    if (strcmp(effort, "none") == 0) {
-        options->is_thinking = false;
-        return;
-    }
-    options->is_thinking = true;
-    options->effort = strcmp(effort, "max") == 0 ? CHAT_EFFORT_MAX : CHAT_EFFORT_HIGH;
-    for (size_t i = 0; i < sizeof low_names / sizeof *low_names; i++) {
-        if (strcmp(effort, low_names[i]) == 0) {
-            options->effort = CHAT_EFFORT_LOW;
+bool chat_encode_options_set_effort(struct chat_encode_options *options, const char *effort) {
+    static const struct {
+        const char *name;
+        bool is_thinking;
+        enum chat_effort effort;
+    } rows[] = {
+        {"none", false, CHAT_EFFORT_HIGH}, {"minimal", true, CHAT_EFFORT_LOW},
+        {"low", true, CHAT_EFFORT_LOW},    {"medium", true, CHAT_EFFORT_LOW},
+        {"high", true, CHAT_EFFORT_HIGH},  {"xhigh", true, CHAT_EFFORT_HIGH},
+        {"max", true, CHAT_EFFORT_MAX},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (strcmp(effort, rows[i].name) == 0) {
+            options->is_thinking = rows[i].is_thinking;
+            options->effort = rows[i].is_thinking ? rows[i].effort : options->effort;
+            return true;
         }
     }
+    return false;
 }
 
 static const char *effort_text(const struct chat_encode_options *options) {

@@ -35,10 +35,10 @@ struct chat_encode_options {
 struct chat_encode_options chat_encode_options_default(void);
 
 /*
- * Maps an API's reasoning_effort: "none" turns thinking off, minimal/low/medium mean low, max means max,
- * high and any other word mean high.
+ * Maps an API's reasoning_effort: "none" turns thinking off, minimal/low/medium mean low, high/xhigh mean
+ * high, max means max. False, and nothing is changed, for any other word.
  */
-void chat_encode_options_set_effort(struct chat_encode_options *options, const char *effort);
+bool chat_encode_options_set_effort(struct chat_encode_options *options, const char *effort);
 
 /*
  * Appends the prompt of the conversation to `prompt` (zeroed or empty). The conversation must outlive the

@@ -3,7 +3,11 @@ import socket
 import time
 
 
-def connect(address, seconds=5.0):
+# Seconds that an answer may take on a busy machine; what is right takes a hundredth.
+PATIENCE = 30.0
+
+
+def connect(address, seconds=PATIENCE):
     if isinstance(address, str):
         sock = socket.socket(socket.AF_UNIX)
     else:
@@ -73,7 +77,7 @@ class Reply:
         return part
 
 
-def request(address, text, seconds=5.0):
+def request(address, text, seconds=PATIENCE):
     """Sends bytes on a new connection and reads one reply."""
     with connect(address, seconds) as sock:
         sock.sendall(text)

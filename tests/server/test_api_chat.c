@@ -78,7 +78,7 @@ static void test_fields_reach_the_service(void **state) {
             fixture, CHAT,
             "{\"model\":\"tiny-2\",\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"temperature\":0.5,"
             "\"top_p\":0.25,\"top_k\":7,\"min_p\":0.125,\"repetition_penalty\":1.5,\"presence_penalty\":-1,"
-            "\"frequency_penalty\":2.0,\"logit_bias\":{\"17\":-100,\"4\":1.5},\"seed\":42,\"max_tokens\":9,"
+            "\"frequency_penalty\":2.0,\"logit_bias\":{\"17\":-100,\"4\":1.5},\"seed\":42.0,\"max_tokens\":9,"
             "\"min_tokens\":3,\"stop\":[\"a\",\"bc\"],\"stop_token_ids\":[5,6],\"bad_words\":[\"no\"],"
             "\"allowed_token_ids\":[8,9],\"priority\":-4,\"cache_salt\":\"s\",\"logprobs\":true,"
             "\"top_logprobs\":4,\"prompt_logprobs\":2,\"user\":\"u\",\"nonsense\":1}"),
@@ -174,6 +174,10 @@ static void test_refusals(void **state) {
         {"\"guided_regex\":\"a\",\"guided_choice\":[\"b\"]", "guided_choice", "second form", 400},
         {"\"structured_outputs\":{\"regex\":7}", "structured_outputs.regex", "not a string", 400},
         {"\"structured_outputs\":{\"choice\":[]}", "structured_outputs.choice", "nothing to choose", 400},
+        {"\"reasoning_effort\":\"much\"", "reasoning_effort", "is \"much\"; use none, minimal, low", 400},
+        {"\"reasoning_effort\":\"\"", "reasoning_effort", "use none", 400},
+        {"\"chat_template_kwargs\":{\"reasoning_effort\":\"High\"}", "chat_template_kwargs.reasoning_effort",
+         "is \"High\"", 400},
         {"\"tool_choice\":\"required\"", "tool_choice", "has no tools", 400},
         {"\"tools\":{}", "tools", "not a list", 400},
         {"\"tools\":[{}]", "messages", "no function name", 400},

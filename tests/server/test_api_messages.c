@@ -228,6 +228,18 @@ static void test_refusals(void **state) {
          "names the function \"walk\"", 400},
         {"{" HI ",\"thinking\":{}}", "thinking needs", 400},
         {"{" HI ",\"system\":7}", "system is neither", 400},
+        {"{" HI ",\"system\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":null}]}",
+         "no text block, at place 1", 400},
+        {"{" HI ",\"system\":[7]}", "no text block, at place 0", 400},
+        {"{" HI ",\"output_config\":{\"effort\":\"much\"}}", "output_config.effort is \"much\"", 400},
+        {"{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":7}]}]}",
+         "messages.0 has a text block without a text", 400},
+        {"{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\","
+         "\"content\":[{\"type\":\"text\"}]}]}",
+         "messages.1 has a text block without a text", 400},
+        {"{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\","
+         "\"tool_use_id\":\"t\",\"content\":7}]}]}",
+         "neither a text nor a list of blocks", 400},
         {"{\"model\":\"none\"}", "does not exist", 404},
         {"{:", "not valid JSON", 400},
     };

@@ -263,6 +263,7 @@ static void test_refusals(void **state) {
         {"{\"input\":\"\",\"top_logprobs\":2}", "top_logprobs", 400},
         {"{\"input\":\"\",\"max_output_tokens\":0}", "max_output_tokens", 400},
         {"{\"input\":\"\",\"text\":{\"format\":{\"type\":\"x\"}}}", "response_format", 400},
+        {"{\"input\":\"\",\"reasoning\":{\"effort\":\"much\"}}", "reasoning.effort", 400},
         {"{\"input\":\"\",\"model\":\"no\"}", "model", 404},
     };
     struct api_fixture *fixture = *state;

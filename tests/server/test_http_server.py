@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 
-from http_client import Reply, connect, get, post, read_all, request, wait_until
+from http_client import PATIENCE, Reply, connect, get, post, read_all, request, wait_until
 
 PROGRAM = sys.argv[1]
 
@@ -28,7 +28,7 @@ class Server:
 
     def __exit__(self, *_):
         self.process.stdin.close()
-        code = self.process.wait(timeout=20)
+        code = self.process.wait(timeout=PATIENCE)
         self.process.stdout.close()
         assert code == 0, f"the server ended with {code}: 3 means that exchanges were left over"
 
@@ -163,7 +163,7 @@ def test_body_limit():
         # Half a body and a close: nothing reaches a handler.
         with connect(server.port) as sock:
             sock.sendall(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf")
-        wait_until(lambda: stats(server)[3] == 1, 3, "a request whose body never came is under way")
+        wait_until(lambda: stats(server)[3] == 1, PATIENCE, "a request whose body never came is under way")
 
 
 def test_deadlines():
@@ -171,27 +171,27 @@ def test_deadlines():
     with Server("head=0.4", "body=0.6", "idle=0.5") as server:
         for name, start, drop, limit in [("head", b"GET /echo HTTP/1.1\r\n", b"a: b\r\n", 0.4),
                                          ("body", b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\n", b"x", 0.6)]:
+            began = time.monotonic()
             with connect(server.port) as sock:
-                began = time.monotonic()
                 sock.sendall(start)
                 try:
-                    while time.monotonic() - began < 3:
+                    while time.monotonic() - began < PATIENCE:
                         sock.sendall(drop)
                         time.sleep(0.05)
                 except OSError:
                     pass
                 elapsed = time.monotonic() - began
-                assert limit * 0.9 < elapsed < limit + 1.0, f"slow {name}: cut after {elapsed:.2f} s"
+                assert limit * 0.9 < elapsed < PATIENCE, f"slow {name}: cut after {elapsed:.2f} s"
             with connect(server.port) as sock:
                 sock.sendall(start)
                 reply = Reply(sock)
                 assert reply.status == 408 and b"in time" in reply.body, reply.body
         with connect(server.port) as sock:
+            began = time.monotonic()  # before the reply, which may be read late
             sock.sendall(GOOD)
             Reply(sock)
-            began = time.monotonic()
             assert read_all(sock) == b""
-            assert 0.4 < time.monotonic() - began < 1.5
+            assert 0.4 < time.monotonic() - began < PATIENCE
         # A handler that takes its time is not the client's fault.
         assert len(get(server.port, "/stream?count=3&ms=400").body.split()) == 6
 
@@ -202,14 +202,15 @@ def test_leaving(server):
     for is_reset in (False, True):
         sock = connect(server.port)
         sock.sendall(b"GET /stream?count=2&ms=60000 HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert b"data: 0" in sock.recv(4096) + sock.recv(4096)
+        received = b""
+        while b"data: 0" not in received:  # the head comes alone or together with it
+            received += sock.recv(4096)
         assert stats(server)[0] == 1
         if is_reset:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         sock.close()
-        began = time.monotonic()
-        wait_until(lambda: stats(server)[0] == 0, 3, "the stream goes on without its client")
-        assert time.monotonic() - began < 0.5
+        # Without looking for it, it would be noticed after a minute.
+        wait_until(lambda: stats(server)[0] == 0, PATIENCE, "the stream goes on without its client")
     assert stats(server)[1] == before + 2
 
 
@@ -218,12 +219,12 @@ def test_slow_readers():
     with Server("write_limit=1000000", "write=0.5") as server:
         sock = connect(server.port)
         sock.sendall(b"GET /flood HTTP/1.1\r\nHost: x\r\n\r\n")
-        wait_until(lambda: stats(server)[1] == 1, 5, "a flood is not ended")
+        wait_until(lambda: stats(server)[1] == 1, PATIENCE, "a flood is not ended")
         sock.close()
         sock = connect(server.port)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         sock.sendall(b"GET /big?bytes=20000000 HTTP/1.1\r\nHost: x\r\n\r\n")
-        wait_until(lambda: stats(server)[3] == 1, 5, "a reply that nobody reads is kept")
+        wait_until(lambda: stats(server)[3] == 1, PATIENCE, "a reply that nobody reads is kept")
         sock.close()
         whole = get(server.port, "/big?bytes=3000000")
         assert len(whole.body) == 3000000 and whole.body[26 * 1000:26 * 1001] == bytes(range(97, 123))
@@ -238,7 +239,7 @@ def test_connection_limit():
         refused = get(server.port, "/echo")
         assert refused.status == 503 and refused.headers["retry-after"] == "1", refused.headers
         held.pop().close()
-        wait_until(lambda: get(server.port, "/echo").status == 200, 3, "a freed connection is not used again")
+        wait_until(lambda: get(server.port, "/echo").status == 200, PATIENCE, "a freed connection is not used again")
         for sock in held:
             sock.sendall(b"\r\n")
             assert Reply(sock).status == 200
@@ -253,7 +254,7 @@ def test_drain():
         Reply(idle)
         stream = connect(server.port)
         stream.sendall(b"GET /stream?count=20&ms=30 HTTP/1.1\r\nHost: x\r\n\r\n")
-        time.sleep(0.1)
+        wait_until(lambda: stats(server)[0] == 1, PATIENCE, "the stream does not begin")
         assert get(server.port, "/drain").status == 200
         assert read_all(idle) == b""
         try:
@@ -324,7 +325,7 @@ def read_streams(streams, leaving):
     for sock in streams:
         sock.setblocking(False)
         selector.register(sock, selectors.EVENT_READ)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 4 * PATIENCE
     while selector.get_map():
         assert time.monotonic() < deadline, "streams hang"
         for key, _ in selector.select(1.0):
@@ -345,6 +346,7 @@ def test_many_streams(io_threads):
     count = 40
     chance = random.Random(7)
     with Server(f"io={io_threads}") as server:
+        began = time.monotonic()
         streams = [connect(server.port) for _ in range(256)]
         leaving = {sock: chance.randrange(1, 30) for sock in streams if chance.random() < 0.3}
         for sock in streams:
@@ -356,8 +358,10 @@ def test_many_streams(io_threads):
             assert [int(line[6:]) for line in lines] == list(range(count)), texts[sock][-200:]
         assert len(done) == len(stayed)
         times = [moment for _, moment in done]
-        assert max(times) - min(times) < 2.0, f"streams that began together end {max(times) - min(times):.1f} s apart"
-        wait_until(lambda: stats(server)[0] == 0 and stats(server)[3] == 1, 5, "streams are left over")
+        # Where others have the processors too, all of them take longer.
+        spread = max(times) - min(times)
+        assert spread < 2.0 or spread < 0.5 * (max(times) - began), f"streams that began together end {spread:.1f} s apart"
+        wait_until(lambda: stats(server)[0] == 0 and stats(server)[3] == 1, PATIENCE, "streams are left over")
         assert stats(server)[1] == len(leaving), (stats(server), len(leaving))
 
 
@@ -370,7 +374,7 @@ def test_random_bytes(server):
         for _ in range(chance.randrange(1, 6)):
             position = chance.randrange(len(text))
             text[position:position + chance.randrange(3)] = bytes([chance.choice(b"\r\n\0 :%\x80GH1/")])
-        with connect(server.port, 0.05) as sock:
+        with connect(server.port) as sock:
             sock.sendall(bytes(text))
             try:
                 sock.shutdown(socket.SHUT_WR)

@@ -180,7 +180,7 @@ static void test_other_versions_and_kinds(void **state) {
         uint32_t value;
         const char *words;
     } damages[] = {{0, 0x12345678, "no record"},
-                   {4, WIRE_VERSION + 1, "speaks version 3, this program version 2"},
+                   {4, WIRE_VERSION + 1, "speaks version 4, this program version 3"},
                    {8, WIRE_KIND_COUNT, "unknown kind"},
                    {12, (uint32_t)WIRE_BODY_LIMIT + 8, "at most"},
                    {12, 12, "multiple of eight"}};

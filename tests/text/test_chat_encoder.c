@@ -152,7 +152,7 @@ static void test_efforts(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct chat_encode_options options = chat_encode_options_default();
         options.release = cases[i].release;
-        chat_encode_options_set_effort(&options, cases[i].effort);
+        assert_true(chat_encode_options_set_effort(&options, cases[i].effort));
         struct chat_prompt prompt = render_request(MESSAGES(SYSTEM("S") "," SAYS("Q")), &options);
         char *text = cases[i].golden == NULL ? calloc(1, 1) : read_chat_golden(cases[i].golden);
         struct string_buffer expected = {0};
@@ -163,7 +163,8 @@ static void test_efforts(void **state) {
         chat_prompt_deinit(&prompt);
     }
     struct chat_encode_options options = chat_encode_options_default();
-    chat_encode_options_set_effort(&options, "max");
+    assert_true(chat_encode_options_set_effort(&options, "max"));
+    assert_false(chat_encode_options_set_effort(&options, "much"));
     char *text = read_chat_golden("effort_beyond_maximum.txt");
     struct chat_prompt prompt = render_request(MESSAGES(SAYS("Q")), &options);
     assert_memory_equal(prompt.text.data, BOS, strlen(BOS));
@@ -171,7 +172,7 @@ static void test_efforts(void **state) {
     assert_string_equal(prompt.text.data + strlen(BOS) + strlen(text), USER "Q" ASSISTANT "<think>");
     chat_prompt_deinit(&prompt);
     free(text);
-    chat_encode_options_set_effort(&options, "none");
+    assert_true(chat_encode_options_set_effort(&options, "none"));
     assert_false(options.is_thinking);
     assert_int_equal(chat_encode_options_default().effort, CHAT_EFFORT_LOW);
 }

@@ -102,6 +102,52 @@ static void check_nested(enum grammar_kind kind, const char *open, const char *m
     string_buffer_deinit(&text);
 }
 
+static void append_list(struct string_buffer *out, int first, int end) {
+    for (int i = first; i < end; i++) {
+        string_buffer_append_format(out, "%s%d", i == first ? "[" : ",", i);
+    }
+    string_buffer_append_text(out, "]");
+}
+
+/* A list alone is as long as one likes; two that meet are compared value by value, which has a limit. */
+static void test_long_lists_of_values(void **state) {
+    (void)state;
+    struct string_buffer text = {0};
+    string_buffer_append_text(&text, "{\"enum\": ");
+    append_list(&text, 0, 80000);
+    string_buffer_append_text(&text, "}");
+    check(&(struct case_row){GRAMMAR_JSON_SCHEMA, string_buffer_text(&text), NULL});
+    static const char *const forms[] = {"{\"allOf\": [{\"enum\": ", "{\"oneOf\": [{\"enum\": "};
+    for (int i = 0; i < 4; i++) {
+        int count = i < 2 ? 3000 : 80000;
+        string_buffer_clear(&text);
+        string_buffer_append_text(&text, forms[i % 2]);
+        append_list(&text, 0, count);
+        string_buffer_append_text(&text, "}, {\"enum\": ");
+        append_list(&text, i % 2 == 0 ? count / 2 : count, 2 * count);
+        string_buffer_append_text(&text, "}]}");
+        check(&(struct case_row){GRAMMAR_JSON_SCHEMA, string_buffer_text(&text),
+                                 i < 2 ? NULL : "lists of fixed values that meet each other"});
+    }
+    string_buffer_deinit(&text);
+}
+
+/* What a tool does not say of its parameters it may write as null: one grammar for both. */
+static void test_parameters_that_are_null(void **state) {
+    (void)state;
+    struct grammar *absent = compile_grammar(
+        GRAMMAR_TOOLS, "{\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]}");
+    struct grammar *null = compile_grammar(
+        GRAMMAR_TOOLS,
+        "{\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"description\": "
+        "null, \"parameters\": null, \"strict\": null}}]}");
+    assert_int_equal(absent->state_count, null->state_count);
+    assert_int_equal(absent->edge_count, null->edge_count);
+    assert_memory_equal(absent->edges, null->edges, absent->edge_count * sizeof *absent->edges);
+    grammar_destroy(&absent);
+    grammar_destroy(&null);
+}
+
 static void test_depths(void **state) {
     (void)state;
     check_nested(GRAMMAR_REGEX, "(", "a", ")", 150, NULL);
@@ -167,8 +213,13 @@ static void test_wrong_kinds(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counts), cmocka_unit_test(test_subsets),     cmocka_unit_test(test_depths),
-        cmocka_unit_test(test_chains), cmocka_unit_test(test_wrong_kinds),
+        cmocka_unit_test(test_long_lists_of_values),
+        cmocka_unit_test(test_parameters_that_are_null),
+        cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_subsets),
+        cmocka_unit_test(test_depths),
+        cmocka_unit_test(test_chains),
+        cmocka_unit_test(test_wrong_kinds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

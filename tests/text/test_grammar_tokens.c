@@ -111,6 +111,37 @@ static void test_masks_of_deepseek_v3(void **state) {
     check_tokenizer(DEEPSEEK_V3_TOKENIZER, 12);
 }
 
+/*
+ * Characters of several bytes, and letters of one group, that do something else than most do, in places where
+ * whole characters are passed over.
+ */
+static void test_characters_that_do_otherwise(void **state) {
+    (void)state;
+    static const char *const patterns[] = {
+        "[^\\u00e9\\u4e2d]{2,30}(\\u00e9[a-m]{0,5}|\\u4e2d\\n*)",
+        "[^\\u00e9]*\\u00e9[^b]{0,40}b[^\\u00e8]{0,9}",
+        "([^,]{0,9},){2,6}x",
+        "[\\u4e00-\\u9fff ]{3,12}[^\\u4e00-\\u5fff]{1,8}",
+        "([a-eg-z]|f[^ ]){4,20}",
+        "(.|\\n){0,5}\\u00df(.|\\n){0,3}",
+    };
+    const char *const paths[] = {MINI_V4_TOKENIZER, DEEPSEEK_V3_TOKENIZER};
+    for (int i = 0; i < 2; i++) {
+        struct tokenizer *tokenizer = load_tokenizer(paths[i]);
+        struct token_vocabulary *vocabulary = make_vocabulary(tokenizer);
+        for (size_t k = 0; k < sizeof patterns / sizeof *patterns; k++) {
+            struct grammar *grammar = compile_grammar(GRAMMAR_REGEX, patterns[k]);
+            struct grammar_automaton *automaton;
+            assert_int_equal(grammar_automaton_create(grammar, vocabulary, SIZE_MAX, &automaton), STATUS_OK);
+            walk(automaton, patterns[k], i == 0 ? 40 : 8, 77 + k);
+            grammar_automaton_destroy(&automaton);
+            grammar_destroy(&grammar);
+        }
+        token_vocabulary_destroy(&vocabulary);
+        tokenizer_destroy(&tokenizer);
+    }
+}
+
 /* Readings that only differ in what is behind them double with every character, but not the work. */
 static void test_readings_are_joined(void **state) {
     (void)state;
@@ -243,8 +274,8 @@ static bool is_continuation(char byte) {
 }
 
 /*
- * The groups of the characters of a text whose end may be cut off, and their number, by Python's rules of
- * well-formedness (utf8_valid_length is tested against it).
+ * The groups of the characters of a text whose end may be cut off, and their number; UINT64_MAX if it is not
+ * well-formed otherwise.
  */
 static uint64_t groups_of(const char *text, size_t length, uint32_t *count) {
     size_t cut = length;
@@ -323,6 +354,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_masks_of_mini_v4),
         cmocka_unit_test(test_masks_of_deepseek_v3),
+        cmocka_unit_test(test_characters_that_do_otherwise),
         cmocka_unit_test(test_readings_are_joined),
         cmocka_unit_test(test_calls_at_the_end_stay_flat),
         cmocka_unit_test(test_all_that_may_come_behind_counts),

@@ -5,6 +5,9 @@
 
 #include "text/grammar/json_schema_internal.h"
 
+/* Of fixed values with each other in one schema: a second or less. */
+enum { COMPARISONS_MAX = 50000000 };
+
 const char *schema_path(const struct json_schema *schema, const char *path, const char *format, ...) {
     char text[512];
     va_list arguments;
@@ -169,6 +172,16 @@ bool schema_values_are_equal(const struct json *a, const struct json *b) {
     }
 }
 
+enum status schema_count_comparisons(struct json_schema *schema, size_t a_count, size_t b_count) {
+    size_t left = COMPARISONS_MAX - schema->comparison_count;
+    CHECK(b_count == 0 || a_count <= left / b_count, STATUS_UNSUPPORTED,
+          "the schema has lists of fixed values that meet each other and are too long for it; leave one of "
+          "them "
+          "out or shorten them");
+    schema->comparison_count += a_count * b_count;
+    return STATUS_OK;
+}
+
 bool conjunction_has_values(const struct conjunction *conjunction) {
     for (size_t i = 0; i < conjunction->count; i++) {
         if (json_get(conjunction->nodes[i].value, "enum") != NULL ||
@@ -194,12 +207,12 @@ static bool is_among_values(const struct schema_node *node, const struct json *v
     return values == NULL;
 }
 
-/* Appends the value to the list if all nodes allow it. */
-static enum status add_value(struct json_schema *schema, const struct conjunction *conjunction,
+/* Appends the value to the list if all nodes allow it; the node that it is of is not asked. */
+static enum status add_value(struct json_schema *schema, const struct conjunction *conjunction, size_t owner,
                              const struct json *value, const struct json **list, size_t *count) {
     bool is_possible = (schema_type_of(value) & conjunction_types(conjunction)) != 0;
     for (size_t i = 0; i < conjunction->count && is_possible; i++) {
-        is_possible = is_among_values(&conjunction->nodes[i], value);
+        is_possible = i == owner || is_among_values(&conjunction->nodes[i], value);
     }
     if (is_possible) {
         TRY(schema_value_fits(schema, conjunction, value, &is_possible));
@@ -222,8 +235,14 @@ enum status conjunction_values(struct json_schema *schema, const struct conjunct
         size_t candidate_count = constant != NULL ? 1 : json_length(values);
         const struct json **list = ARENA_NEW(schema->arena, const struct json *, candidate_count);
         CHECK_MEMORY(list);
+        /* Lists of values are long, and each value is in its own. */
+        size_t owner = constant != NULL ? conjunction->count : i;
+        for (size_t j = 0; j < conjunction->count; j++) {
+            size_t length = j == owner ? 0 : json_length(json_get(conjunction->nodes[j].value, "enum"));
+            TRY(schema_count_comparisons(schema, candidate_count, length));
+        }
         for (size_t j = 0; j < candidate_count; j++) {
-            TRY(add_value(schema, conjunction, constant != NULL ? constant : json_at(values, j), list,
+            TRY(add_value(schema, conjunction, owner, constant != NULL ? constant : json_at(values, j), list,
                           count));
         }
         *out = list;

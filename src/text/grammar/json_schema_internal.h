@@ -60,6 +60,7 @@ struct json_schema {
     struct json *made;           /* an array of the nodes that no document has */
     struct json_schema_parameter *parameters;
     size_t parameter_count;
+    size_t comparison_count; /* of fixed values with each other, so far */
 };
 
 /* A path with something behind it. NULL if memory is out. */
@@ -99,6 +100,10 @@ enum status conjunction_values(struct json_schema *schema, const struct conjunct
                                const struct json *const **out, size_t *count);
 
 bool schema_values_are_equal(const struct json *a, const struct json *b);
+
+/* Before each of `a_count` values is compared with each of `b_count`: UNSUPPORTED if the schema has taken too
+ * many comparisons. */
+enum status schema_count_comparisons(struct json_schema *schema, size_t a_count, size_t b_count);
 
 /* The type of a value; an integer is SCHEMA_INTEGER, and so is a real without fraction. */
 unsigned schema_type_of(const struct json *value);

@@ -33,25 +33,29 @@ static const struct json *fixed_values(const struct conjunction *conjunction, bo
 }
 
 /* Whether both have fixed values and none in common. */
-static bool have_other_values(const struct conjunction *a, const struct conjunction *b) {
+static enum status have_other_values(struct json_schema *schema, const struct conjunction *a,
+                                     const struct conjunction *b, bool *out) {
     bool is_a_constant = false;
     bool is_b_constant = false;
     const struct json *a_values = fixed_values(a, &is_a_constant);
     const struct json *b_values = fixed_values(b, &is_b_constant);
+    *out = false;
     if (a_values == NULL || b_values == NULL) {
-        return false;
+        return STATUS_OK;
     }
     size_t a_count = is_a_constant ? 1 : json_length(a_values);
     size_t b_count = is_b_constant ? 1 : json_length(b_values);
+    TRY(schema_count_comparisons(schema, a_count, b_count));
     for (size_t i = 0; i < a_count; i++) {
         for (size_t j = 0; j < b_count; j++) {
             if (schema_values_are_equal(is_a_constant ? a_values : json_at(a_values, i),
                                         is_b_constant ? b_values : json_at(b_values, j))) {
-                return false;
+                return STATUS_OK;
             }
         }
     }
-    return true;
+    *out = true;
+    return STATUS_OK;
 }
 
 /* A property's schema in a branch, its references followed; count 0 if there is none. */
@@ -95,10 +99,10 @@ static enum status tell_apart(struct json_schema *schema, struct branch *a, stru
             const char *name = json_member_key(m, &length);
             TRY(read_named(schema, a, name, &in_a));
             TRY(read_named(schema, b, name, &in_b));
-            if (have_other_values(&in_a, &in_b)) {
+            TRY(have_other_values(schema, &in_a, &in_b, is_found));
+            if (*is_found) {
                 TRY(ask_for(schema, a, name));
                 TRY(ask_for(schema, b, name));
-                *is_found = true;
                 return STATUS_OK;
             }
         }
@@ -111,7 +115,10 @@ static enum status make_exclusive(struct json_schema *schema, const struct schem
     for (size_t i = 0; i < count; i++) {
         for (size_t j = i + 1; j < count; j++) {
             unsigned common = conjunction_types(branches[i].own) & conjunction_types(branches[j].own);
-            bool is_exclusive = common == 0 || have_other_values(branches[i].own, branches[j].own);
+            bool is_exclusive = common == 0;
+            if (!is_exclusive) {
+                TRY(have_other_values(schema, branches[i].own, branches[j].own, &is_exclusive));
+            }
             if (!is_exclusive && common == SCHEMA_OBJECT) {
                 TRY(tell_apart(schema, &branches[i], &branches[j], &is_exclusive));
             }

@@ -72,12 +72,15 @@ static enum status add_tool(const struct json_grammar *json, const struct json *
     CHECK_MEMORY(path);
     const struct json *strict = json_get(function, "strict");
     bool is_free = strict != NULL && json_kind(strict) == JSON_KIND_BOOL && !json_bool(strict);
+    const struct json *parameters = json_get(function, "parameters");
+    /* Clients that write out all members write null for those that were not given. */
+    is_free = is_free || (parameters != NULL && json_kind(parameters) == JSON_KIND_NULL);
     *rule = grammar_builder_open_rule(builder, name);
     CHECK(!builder->is_out_of_memory, STATUS_OUT_OF_MEMORY, "out of memory");
     struct nfa *nfa = grammar_builder_nfa(builder, *rule);
     uint32_t at = tool_markup_add(nfa, 0, "<", "invoke name=\"");
     at = nfa_add_text(nfa, nfa_add_text(nfa, at, name), "\">\n");
-    TRY(tool_parameters_add(json, is_free ? NULL : json_get(function, "parameters"), path, nfa, at, &at));
+    TRY(tool_parameters_add(json, is_free ? NULL : parameters, path, nfa, at, &at));
     at = tool_markup_add(nfa, nfa_add_text(nfa, at, "\n"), "</", "invoke>");
     grammar_builder_close_rule(builder, *rule, at);
     return STATUS_OK;
