@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "engine/lockstep.h"
 
 enum { PROFILE_REPEATS = 3, PROFILE_SIZES_MAX = 32 };
 
@@ -25,8 +26,10 @@ struct profile {
     int32_t rows_most;                      /* of a round */
     double step_seconds[PROFILE_SIZES_MAX]; /* of 2^i rows, the fastest */
     double draft_seconds[PROFILE_SIZES_MAX];
-    int32_t *logit_rows; /* [sequence_limit]: the last of each segment */
-    double end;          /* on the clock */
+    int32_t *logit_rows;  /* [sequence_limit]: the last of each segment */
+    double end;           /* on the clock */
+    struct comm *leaders; /* of replicas that share experts; NULL: there is one replica */
+    uint64_t *exchanges;
 };
 
 static int32_t smaller(int32_t a, int32_t b) {
@@ -105,6 +108,7 @@ static enum status time_round(struct profile *profile, int32_t rows, struct roun
                                        .page_update_count = count},
                               .segments = profile->segments,
                               .regime = has_drafts ? DRAFT_REGIME_DRAFT : DRAFT_REGIME_COLD,
+                              .joint_draft_passes = has_drafts && profile->leaders != NULL ? 1 : 0,
                               .starts = profile->starts,
                               .start_count = count};
     TRY(round_start(profile->runner, &plan));
@@ -115,10 +119,26 @@ static double faster(double before, double seconds) {
     return before > 0 && before < seconds ? before : seconds;
 }
 
+/* Whether there is time for another round, in all replicas. */
+static enum status look_at_clock(struct profile *profile, bool *goes_on) {
+    const struct lockstep_wish wish = {.rows = clock_seconds() < profile->end ? 1 : 0};
+    struct lockstep_tick tick = {.rows = wish.rows};
+    if (profile->leaders != NULL) {
+        TRY(lockstep_agree(profile->leaders, ++*profile->exchanges, &wish, &tick));
+    }
+    *goes_on = tick.rows == (profile->leaders == NULL ? 1 : comm_size(profile->leaders));
+    return STATUS_OK;
+}
+
 /* All sizes in turn, so that a moment in which the machine is slow does not bend the curve. */
 static enum status time_sizes(struct profile *profile) {
-    for (int i = 0; 1 << i <= profile->rows_most && clock_seconds() < profile->end; i++) {
+    for (int i = 0; 1 << i <= profile->rows_most; i++) {
         struct round_result result;
+        bool goes_on;
+        TRY(look_at_clock(profile, &goes_on));
+        if (!goes_on) {
+            return STATUS_OK;
+        }
         TRY(time_round(profile, 1 << i, &result));
         profile->step_seconds[i] = faster(profile->step_seconds[i], result.step_seconds);
         profile->draft_seconds[i] = faster(profile->draft_seconds[i], result.draft_seconds);
@@ -137,8 +157,10 @@ static void tell(const struct profile *profile, int32_t draft_limit, struct draf
 }
 
 enum status draft_profile_measure(const struct engine_core *core, struct round_runner *runner,
-                                  struct draft_controller *controller) {
+                                  struct draft_controller *controller, uint64_t *exchanges) {
     struct profile profile = {
+        .leaders = core->ranks == NULL ? NULL : core->ranks->leaders,
+        .exchanges = exchanges,
         .runner = runner,
         .sequence_limit = smaller(core->options.sequence_limit, (int32_t)core->states.page_count),
         .row_limit = smaller(core->options.draft.limit + 1, core->options.page_tokens),

@@ -30,7 +30,6 @@ static enum status init_replica(struct engine_replica *replica, struct engine_co
     TRY(engine_work_init(&replica->work, core, engine_loop_finished, replica));
     TRY(init_locks(replica));
     replica->bounds = engine_work_bounds(&replica->work);
-    engine_work_stats(&replica->work, &replica->stats);
     return STATUS_OK;
 }
 
@@ -44,6 +43,9 @@ static enum status start(struct sluice_engine *engine, struct engine_core **core
     status = status == STATUS_OK ? engine_routing_init(engine) : status;
     for (int i = 0; i < engine->replica_count && status == STATUS_OK; i++) {
         status = engine_loop_start(&engine->replicas[i]);
+    }
+    for (int i = 0; i < engine->replica_count && status == STATUS_OK; i++) {
+        status = engine_loop_await_start(&engine->replicas[i]);
     }
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }

@@ -66,9 +66,12 @@ struct engine_replica {
     bool has_announced_end;                /* the others know that this one closes; the thread's */
     bool has_locks;
 
-    pthread_mutex_t mutex; /* guards what follows, and the requests' published parts */
-    pthread_cond_t wanted; /* there is something for the thread to look at */
-    pthread_cond_t cleared;
+    pthread_mutex_t mutex;  /* guards what follows, and the requests' published parts */
+    pthread_cond_t wanted;  /* there is something for the thread to look at */
+    pthread_cond_t cleared; /* or started */
+    bool has_started;
+    enum status start_status; /* and how that went */
+    char start_message[ERROR_MESSAGE_BYTES];
     struct sluice_request *first_submitted;
     struct sluice_request *last_submitted;
     int32_t open_requests; /* submitted and not finished */
@@ -96,6 +99,12 @@ struct sluice_engine {
 enum status engine_work_init(struct engine_work *work, struct engine_core **core,
                              void (*finished)(void *context, struct sequence *sequence), void *context);
 void engine_work_deinit(struct engine_work *work);
+
+/*
+ * Before the first round: learns what rounds cost, if the number of drafts depends on it. Collective where
+ * replicas share experts.
+ */
+enum status engine_work_measure(struct engine_work *work);
 
 /*
  * Starts rounds until as many as may be are under way, and finishes the oldest; false if there was none.
@@ -126,6 +135,9 @@ void engine_routing_forget(struct sluice_engine *engine);
 
 /* Starts the thread, once all replicas are ready to be called. */
 enum status engine_loop_start(struct engine_replica *replica);
+
+/* Once the threads of all replicas are started: waits until this one can take requests. */
+enum status engine_loop_await_start(struct engine_replica *replica);
 
 /*
  * Has the thread end all requests and itself, which it does when all replicas have been told, and waits for

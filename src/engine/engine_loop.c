@@ -4,6 +4,7 @@
  * after all slept calls the others.
  */
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/condition.h"
@@ -207,8 +208,33 @@ static bool run_once(struct engine_replica *replica, bool *has_work) {
     return *has_work || !replica->work.tick.is_end;
 }
 
+/* What is learned first is what a request would otherwise be the first to show. */
+static void begin(struct engine_replica *replica) {
+    enum status status = engine_work_measure(&replica->work);
+    pthread_mutex_lock(&replica->mutex);
+    replica->start_status = status;
+    if (status != STATUS_OK) {
+        snprintf(replica->start_message, sizeof replica->start_message, "%s", error_last()->message);
+    }
+    replica->has_started = true;
+    engine_work_stats(&replica->work, &replica->stats);
+    pthread_cond_broadcast(&replica->cleared);
+    pthread_mutex_unlock(&replica->mutex);
+}
+
+enum status engine_loop_await_start(struct engine_replica *replica) {
+    pthread_mutex_lock(&replica->mutex);
+    while (!replica->has_started) {
+        pthread_cond_wait(&replica->cleared, &replica->mutex);
+    }
+    pthread_mutex_unlock(&replica->mutex);
+    CHECK(replica->start_status == STATUS_OK, replica->start_status, "%s", replica->start_message);
+    return STATUS_OK;
+}
+
 static void *run_loop(void *context) {
     bool has_work = false;
+    begin(context);
     while (run_once(context, &has_work)) {
     }
     return NULL;

@@ -1,4 +1,5 @@
 /* What the engine's thread works with, and one round of it. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -77,10 +78,7 @@ static enum status create_controller(struct engine_work *work) {
         .schedule = (const struct draft_schedule_row *)(const void *)draft->schedule,
         .schedule_row_count = (int32_t)draft->schedule_row_count,
     };
-    TRY(draft_controller_create(&options, &work->controller));
-    /* Rounds of one replica alone are not to be had where several share experts: costs come with the work. */
-    bool is_measured = draft->is_adaptive && !has_company(work);
-    return is_measured ? draft_profile_measure(work->core, work->runner, work->controller) : STATUS_OK;
+    return draft_controller_create(&options, &work->controller);
 }
 
 static enum status create_scheduler(struct engine_work *work,
@@ -126,8 +124,34 @@ enum status engine_work_init(struct engine_work *work, struct engine_core **core
     if (work->core->options.draft.limit > 0) {
         TRY(create_controller(work));
     }
-    TRY(round_rest(work->runner));
     return create_scheduler(work, finished, context);
+}
+
+/*
+ * What one rank cannot go on from, none can, in all replicas that share experts (spec parallelism F-2). That
+ * is known before any request shows its error.
+ */
+static void fail_rounds(struct engine_work *work, enum status status) {
+    if (work->core->ranks != NULL && status != STATUS_NOT_FINITE) {
+        work->is_lost = true;
+        executor_ranks_abort(work->core->ranks, error_last()->message);
+    }
+    scheduler_fail(work->scheduler, status, error_last()->message);
+}
+
+enum status engine_work_measure(struct engine_work *work) {
+    enum status status = STATUS_OK;
+    char message[ERROR_MESSAGE_BYTES];
+    if (work->controller != NULL && work->core->options.draft.is_adaptive) {
+        status = draft_profile_measure(work->core, work->runner, work->controller, &work->exchanges);
+    }
+    status = status == STATUS_OK ? round_rest(work->runner) : status;
+    if (status == STATUS_OK) {
+        return STATUS_OK;
+    }
+    snprintf(message, sizeof message, "%s", error_last()->message);
+    fail_rounds(work, status);
+    FAIL(status, "%s", message);
 }
 
 void engine_work_deinit(struct engine_work *work) {
@@ -200,18 +224,6 @@ static enum status finish_round(struct engine_work *work) {
     scheduler_complete(work->scheduler, &result, done);
     work->planning_seconds += clock_seconds() - done;
     return STATUS_OK;
-}
-
-/*
- * What one rank cannot go on from, none can, in all replicas that share experts (spec parallelism F-2). That
- * is known before any request shows its error.
- */
-static void fail_rounds(struct engine_work *work, enum status status) {
-    if (work->core->ranks != NULL && status != STATUS_NOT_FINITE) {
-        work->is_lost = true;
-        executor_ranks_abort(work->core->ranks, error_last()->message);
-    }
-    scheduler_fail(work->scheduler, status, error_last()->message);
 }
 
 bool engine_work_run(struct engine_work *work) {

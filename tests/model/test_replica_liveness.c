@@ -47,6 +47,7 @@ static int ticks_wanted = TESTS_ARE_SHORT ? 300 : 3000;
 static struct {
     atomic_uint_fast64_t random;
     atomic_bool is_slow;
+    atomic_int known_costs;   /* of steps, of all replicas, before any request */
     atomic_int exchanges;     /* of the first replica */
     atomic_int ticks;         /* the same */
     atomic_int unlike_drafts; /* ticks with more draft passes than some replica wanted */
@@ -68,6 +69,8 @@ enum status __real_executor_share_experts(struct executor *executor, int64_t row
                                           const struct row_deal *deal);
 enum status __wrap_executor_share_experts(struct executor *executor, int64_t rows, int64_t limit,
                                           const struct row_deal *deal);
+void __real_draft_controller_set_step_cost(struct draft_controller *controller, int32_t rows, double seconds);
+void __wrap_draft_controller_set_step_cost(struct draft_controller *controller, int32_t rows, double seconds);
 int64_t __real_executor_first_not_finite(const float *values, int64_t count);
 int64_t __wrap_executor_first_not_finite(const float *values, int64_t count);
 
@@ -122,6 +125,13 @@ int64_t __wrap_executor_first_not_finite(const float *values, int64_t count) {
     return __real_executor_first_not_finite(values, count);
 }
 
+void __wrap_draft_controller_set_step_cost(struct draft_controller *controller, int32_t rows,
+                                           double seconds) {
+    assert_true(seconds > 0.0);
+    watch.known_costs++;
+    __real_draft_controller_set_step_cost(controller, rows, seconds);
+}
+
 /* A layer for each stage: it is ticks that count. */
 static const struct config_change short_model[] = {
     {"num_hidden_layers", "2"}, {"compress_ratios", "[0, 4, 0]"}, {"num_hash_layers", "1"}};
@@ -133,25 +143,30 @@ static int32_t alone[PROMPTS][CONTEXT];
 /* The more run on a replica, the fewer drafts each has: so replicas want other numbers of passes. */
 static const struct sluice_draft_schedule_row schedule[] = {{1, DRAFTS}, {2, 1}, {3, 0}};
 
-static struct sluice_engine *open_engine(int replicas, int pipeline, int tensor, bool has_drafts) {
+static struct sluice_engine_options engine_options(int replicas, int pipeline, int tensor) {
     struct sluice_engine_options options = sluice_engine_options_default();
-    struct sluice_engine *engine;
     options.model_directory = directory;
     options.thread_count = 1;
     options.context_tokens = CONTEXT;
     options.sequence_limit = 3;
     options.step_token_limit = 11;
+    options.parallel.data = replicas;
+    options.parallel.pipeline = pipeline;
+    options.parallel.tensor = tensor;
+    options.parallel.expert_exchange = SLUICE_EXPERT_EXCHANGE_DISPATCH;
+    options.parallel.in_flight = pipeline == 1 ? 1 : pipeline + 1;
+    return options;
+}
+
+static struct sluice_engine *open_engine(int replicas, int pipeline, int tensor, bool has_drafts) {
+    struct sluice_engine_options options = engine_options(replicas, pipeline, tensor);
+    struct sluice_engine *engine;
     if (has_drafts) {
         options.draft =
             (struct sluice_draft_options){.limit = DRAFTS,
                                           .schedule = schedule,
                                           .schedule_row_count = sizeof schedule / sizeof schedule[0]};
     }
-    options.parallel.data = replicas;
-    options.parallel.pipeline = pipeline;
-    options.parallel.tensor = tensor;
-    options.parallel.expert_exchange = SLUICE_EXPERT_EXCHANGE_DISPATCH;
-    options.parallel.in_flight = pipeline == 1 ? 1 : pipeline + 1;
     EXPECT_OK(sluice_engine_open(&options, &engine));
     return engine;
 }
@@ -324,6 +339,25 @@ static void all_sleep_without_work(void **state) {
     sluice_engine_close(&engine);
 }
 
+/* M-35: what steps cost is known of all replicas once the engine is open, whatever is late meanwhile. */
+static void costs_are_measured_together(void **state) {
+    (void)state;
+    for (int pipeline = 1; pipeline <= 2; pipeline++) {
+        struct sluice_engine_options options = engine_options(REPLICAS, pipeline, 1);
+        struct sluice_engine *engine;
+        options.draft = (struct sluice_draft_options){.limit = DRAFTS, .is_adaptive = true};
+        watch.known_costs = 0;
+        watch.is_slow = true;
+        EXPECT_OK(sluice_engine_open(&options, &engine));
+        watch.is_slow = false;
+        /* Steps of 1, 2, 4 and 8 rows: 11 are the most that one may have. */
+        assert_int_equal(watch.known_costs, REPLICAS * 4);
+        struct live_request live = start_request(engine, 8);
+        end_request(&live);
+        sluice_engine_close(&engine);
+    }
+}
+
 /* A request goes where its beginning is known; others go where less is to be done. */
 static void a_known_beginning_finds_its_replica(void **state) {
     static int32_t text[2][LONG_PROMPT];
@@ -440,6 +474,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(replicas_stay_in_step),
         cmocka_unit_test(all_sleep_without_work),
+        cmocka_unit_test(costs_are_measured_together),
         cmocka_unit_test(a_known_beginning_finds_its_replica),
         cmocka_unit_test(a_lost_rank_ends_all),
         cmocka_unit_test(a_lost_stage_ends_all),
