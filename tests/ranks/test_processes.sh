@@ -81,6 +81,8 @@ chmod 600 "$work/secret"
 refused "how what does not move moves" 2 "$program" generate --model "$model" --prompt x --eplb-config '{}'
 refused "unknown key" 2 "$program" generate --model "$model" --prompt x --enable-eplb --eplb-config '{"windows":1}'
 grep -q '"windows" is unknown' "$work/errors" || fail "unknown key: $(cat "$work/errors")"
+refused "replicas that share nothing" 2 "$program" generate --model "$model" --prompt x -dp 2
+grep -q "add --enable-expert-parallel" "$work/errors" || fail "replicas that share nothing: $(cat "$work/errors")"
 refused "short secret" 2 "$program" generate --model "$model" "${ranks[@]}" --prompt x --peer-secret-file "$work/secret"
 head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$work/secret"
 equal "with a secret" "$alone" "$("$program" generate --model "$model" "${story[@]}" "${ranks[@]}" \
