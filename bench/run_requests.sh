@@ -34,7 +34,7 @@ jq -r '
         " | \([.accepted_drafts, .verified_drafts] | transpose | map(share(.[0]; .[1])) | join(" ")) |";
     "# Requests at once: \(.model) on \(.machine.cpu)\n",
     "\(.date), commit \(.commit), \(.machine.threads) threads on \(.cores) cores (\(.machine.cpu_features)), \(.kernel)\n",
-    "Prompts of \(.request_tokens) tokens, answers of \(.gen_tokens) at temperature \(.temperature); " +
+    "Prompts of \(.request_tokens) tokens, answers of half to one and a half times \(.gen_tokens) at temperature \(.temperature); " +
         "median of \(.repeats) repeats, ratios are medians of ratios within repeats.\n",
     "| requests | drafts | tokens/s | over off | over best fixed | first token ms | ms per token | planning | accepted length | accepted by position |",
     "|---|---|---|---|---|---|---|---|---|---|",

@@ -29,7 +29,8 @@ static const struct option_row bench_rows[] = {
      .minimum = 1,
      .maximum = 1 << 20,
      .value_name = "N",
-     .help = "Tokens that each sequence decodes in one measurement, or of each request's answer.",
+     .help = "Tokens that each sequence decodes in one measurement; with --concurrency those of an answer "
+             "on average, from half to one and a half times as many.",
      FIELD(gen_tokens)},
     {.name = "concurrency",
      .type = OPTION_TEXT,

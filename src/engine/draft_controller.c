@@ -22,8 +22,9 @@ enum { RESUMED_TICKS = 16 }; /* of drafting after a pause that the guard does no
 
 /* The planned tick, for its observation. */
 struct planned_tick {
-    enum draft_regime regime;
+    struct draft_orders orders;
     enum draft_phase phase;
+    int32_t prompt_rows; /* that the draft layer catches up */
     int32_t pass_count;
     int32_t pass_rows[DRAFT_LIMIT_MAX];
 };
@@ -124,9 +125,13 @@ void draft_controller_set_draft_cost(struct draft_controller *controller, int32_
     draft_costs_observe_passes(&controller->costs, &passes, seconds);
 }
 
+void draft_controller_set_prompt_cost(struct draft_controller *controller, int32_t rows, double seconds) {
+    draft_costs_observe_prompts(&controller->costs, rows, seconds);
+}
+
 void draft_controller_start_sequence(struct draft_controller *controller, int32_t slot, double temperature) {
     assert(slot >= 0 && slot < controller->options.slot_count);
-    bool has_state = controller->planned.regime != DRAFT_REGIME_COLD;
+    bool has_state = controller->planned.orders.has_prompts;
     draft_acceptance_start(&controller->acceptance, slot, temperature, has_state);
 }
 
@@ -142,15 +147,25 @@ static int32_t limit_now(const struct draft_controller *controller, int32_t sequ
     return limit;
 }
 
-static enum draft_regime plan_fixed(const struct draft_tick *tick, int32_t limit, int32_t *drafts) {
+static struct draft_orders orders_for_all(enum draft_regime regime, int32_t candidate_count) {
+    bool is_cold = regime == DRAFT_REGIME_COLD;
+    return (struct draft_orders){regime, is_cold ? 0 : candidate_count, !is_cold};
+}
+
+static struct draft_orders orders_for_learners(enum draft_regime regime, int32_t candidate_count) {
+    int32_t count = least(candidate_count, DRAFT_LEARNING_SEQUENCES);
+    return (struct draft_orders){regime, count, count == candidate_count};
+}
+
+static struct draft_orders plan_fixed(const struct draft_tick *tick, int32_t limit, int32_t *drafts) {
     for (int32_t i = 0; i < tick->candidate_count; i++) {
         drafts[i] = least(tick->candidates[i].draft_room, limit);
     }
-    return DRAFT_REGIME_DRAFT;
+    return orders_for_all(DRAFT_REGIME_DRAFT, tick->candidate_count);
 }
 
-static enum draft_regime plan_adaptive(struct draft_controller *controller, const struct draft_tick *tick,
-                                       int32_t limit, int32_t *drafts) {
+static struct draft_orders plan_adaptive(struct draft_controller *controller, const struct draft_tick *tick,
+                                         int32_t limit, int32_t *drafts) {
     struct draft_values values;
     /* The drafts are verified in the next tick: it is taken to have prompts if two in a row do. */
     struct draft_tick next = *tick;
@@ -173,17 +188,29 @@ static enum draft_regime plan_adaptive(struct draft_controller *controller, cons
         int32_t learning = least(tick->candidates[i].draft_room, decision.least_length);
         drafts[i] = drafts[i] > learning ? drafts[i] : learning;
     }
+    struct draft_orders orders = decision.is_for_learners
+                                     ? orders_for_learners(decision.regime, tick->candidate_count)
+                                     : orders_for_all(decision.regime, tick->candidate_count);
+    for (int32_t i = orders.participant_count; i < tick->candidate_count; i++) {
+        drafts[i] = 0;
+    }
     if (decision.begins_trial) {
         draft_acceptance_doubt(&controller->acceptance);
     }
-    return decision.regime;
+    return orders;
 }
 
-static void remember_plan(struct draft_controller *controller, enum draft_regime regime,
+static struct planned_tick new_plan(struct draft_orders orders, enum draft_phase phase,
+                                    const struct draft_tick *tick) {
+    return (struct planned_tick){
+        .orders = orders, .phase = phase, .prompt_rows = orders.has_prompts ? tick->prompt_draft_rows : 0};
+}
+
+static void remember_plan(struct draft_controller *controller, struct draft_orders orders,
                           enum draft_phase phase, const struct draft_tick *tick, const int32_t *drafts) {
     struct planned_tick *planned = &controller->planned;
-    *planned = (struct planned_tick){.regime = regime, .phase = phase};
-    controller->drafting_ticks = regime == DRAFT_REGIME_COLD ? 0 : controller->drafting_ticks + 1;
+    *planned = new_plan(orders, phase, tick);
+    controller->drafting_ticks = orders.has_prompts ? controller->drafting_ticks + 1 : 0;
     for (int32_t i = 0; i < tick->candidate_count; i++) {
         for (int32_t j = 0; j < drafts[i]; j++) {
             planned->pass_rows[j]++;
@@ -205,33 +232,33 @@ static void count_plan(struct draft_controller *controller, enum draft_regime re
     controller->last_length = length;
 }
 
-static enum draft_regime plan_tick(struct draft_controller *controller, const struct draft_tick *tick,
-                                   int32_t *drafts) {
+static struct draft_orders plan_tick(struct draft_controller *controller, const struct draft_tick *tick,
+                                     int32_t *drafts) {
     bool is_adaptive = controller->options.is_adaptive;
     if (tick->candidate_count == 0) {
         bool is_on = !is_adaptive || controller->phases.length > 0;
-        controller->planned.regime = is_on ? DRAFT_REGIME_DRAFT : DRAFT_REGIME_COLD;
-        controller->planned.pass_count = 0;
-        return controller->planned.regime;
+        struct draft_orders orders = orders_for_all(is_on ? DRAFT_REGIME_DRAFT : DRAFT_REGIME_COLD, 0);
+        controller->planned = new_plan(orders, controller->phases.phase, tick);
+        return controller->planned.orders;
     }
     int32_t limit = limit_now(controller, tick->candidate_count);
-    enum draft_regime regime =
+    struct draft_orders orders =
         is_adaptive ? plan_adaptive(controller, tick, limit, drafts) : plan_fixed(tick, limit, drafts);
-    remember_plan(controller, regime, controller->phases.phase, tick, drafts);
-    count_plan(controller, regime);
+    remember_plan(controller, orders, controller->phases.phase, tick, drafts);
+    count_plan(controller, orders.regime);
     controller->tick++;
-    return regime;
+    return orders;
 }
 
-enum draft_regime draft_controller_plan(struct draft_controller *controller, const struct draft_tick *tick,
-                                        int32_t *drafts) {
+struct draft_orders draft_controller_plan(struct draft_controller *controller, const struct draft_tick *tick,
+                                          int32_t *drafts) {
     assert(tick->candidate_count <= controller->options.slot_count);
     assert(controller->under_way_count < DRAFT_TICKS_UNDER_WAY_MAX);
-    enum draft_regime regime = plan_tick(controller, tick, drafts);
+    struct draft_orders orders = plan_tick(controller, tick, drafts);
     int32_t place = controller->first_under_way + controller->under_way_count;
     controller->under_way[place % DRAFT_TICKS_UNDER_WAY_MAX] = controller->planned;
     controller->under_way_count++;
-    return regime;
+    return orders;
 }
 
 void draft_controller_forget_ticks(struct draft_controller *controller) {
@@ -244,16 +271,16 @@ static int64_t observe_sequences(struct draft_controller *controller, const stru
     struct draft_counters *counters = &controller->counters;
     int64_t tokens = 0;
     int32_t verified_most = 0;
-    bool is_cold = controller->observed.regime == DRAFT_REGIME_COLD;
     for (int32_t i = 0; i < tick->candidate_count; i++) {
         int32_t slot = tick->candidates[i].slot;
         assert(outcome->accepted[i] >= 0 && outcome->accepted[i] <= outcome->verified[i]);
-        if (controller->observed.regime == DRAFT_REGIME_DRAFT || outcome->verified[i] > 0) {
+        if (controller->observed.orders.regime == DRAFT_REGIME_DRAFT || outcome->verified[i] > 0) {
             draft_acceptance_observe(&controller->acceptance, slot, outcome->verified[i],
                                      outcome->accepted[i]);
         }
         verified_most = outcome->verified[i] > verified_most ? outcome->verified[i] : verified_most;
-        draft_acceptance_note_state(&controller->acceptance, slot, is_cold ? 0 : 1 + outcome->accepted[i]);
+        bool takes_part = i < controller->observed.orders.participant_count;
+        draft_acceptance_note_state(&controller->acceptance, slot, takes_part ? 1 + outcome->accepted[i] : 0);
         for (int32_t j = 0; j < outcome->verified[i]; j++) {
             counters->verified[j]++;
             counters->accepted[j] += j < outcome->accepted[i] ? 1 : 0;
@@ -272,14 +299,15 @@ static int64_t observe_sequences(struct draft_controller *controller, const stru
 static double observe_costs(struct draft_controller *controller, const struct draft_tick *tick, int32_t rows,
                             const struct draft_outcome *outcome) {
     const struct draft_passes passes = {
-        .sequence_count = tick->candidate_count,
+        .sequence_count = controller->observed.orders.participant_count,
+        .prompt_rows = controller->observed.prompt_rows,
         .pass_count = controller->observed.pass_count,
         .pass_rows = controller->observed.pass_rows,
     };
     double slowness = draft_costs_slowness(&controller->costs);
     double seconds = outcome->step_seconds + outcome->draft_seconds;
     double expected = cost_curve_at(draft_costs_step(&controller->costs, tick->context_tokens), rows);
-    if (controller->observed.regime != DRAFT_REGIME_COLD) {
+    if (controller->observed.orders.regime != DRAFT_REGIME_COLD) {
         expected += draft_costs_passes(&controller->costs, &passes);
         draft_costs_observe_passes(&controller->costs, &passes,
                                    draft_costs_at_curve_speed(&controller->costs, outcome->draft_seconds));
@@ -295,12 +323,17 @@ static bool is_mostly_prompts(const struct draft_tick *tick) {
     return tick->other_rows > PROMPT_ROWS_SHARE * tick->candidate_count;
 }
 
-/* What the tick's prompts add to a step without drafts: whoever drafts has to pay what drafts add to it. */
+/*
+ * What the tick's prompts add to a step without drafts, and to the draft layer's work: that is paid by all
+ * tokens alike.
+ */
 static double prompt_seconds(const struct draft_controller *controller, const struct draft_tick *tick) {
-    const struct cost_curve *step = draft_costs_step(&controller->costs, tick->context_tokens);
-    double slowness = draft_costs_slowness(&controller->costs);
-    return slowness * (cost_curve_at(step, tick->candidate_count + tick->other_rows) -
-                       cost_curve_at(step, tick->candidate_count));
+    const struct draft_costs *costs = &controller->costs;
+    const struct cost_curve *step = draft_costs_step(costs, tick->context_tokens);
+    double of_step = cost_curve_at(step, tick->candidate_count + tick->other_rows) -
+                     cost_curve_at(step, tick->candidate_count);
+    double of_drafts = costs->prompt_row_seconds * controller->observed.prompt_rows;
+    return draft_costs_slowness(costs) * (of_step + of_drafts);
 }
 
 /* A machine, or a work, that is twice as fast or slow for long may well be another one in other ways. */
@@ -329,8 +362,10 @@ static void feed_guard(struct draft_controller *controller, const struct draft_t
         if (draft_guard_add_probe(&controller->guard, controller->load, tokens, paid, controller->tick)) {
             draft_phases_end_probe(&controller->phases);
         }
-    } else if (planned->phase == DRAFT_PHASE_STEADY && planned->regime == DRAFT_REGIME_DRAFT &&
+    } else if (planned->phase == DRAFT_PHASE_STEADY && planned->orders.regime == DRAFT_REGIME_DRAFT &&
                controller->drafting_ticks > RESUMED_TICKS) {
+        paid += tokens * draft_costs_prompt_share(&controller->costs, tick->candidate_count) *
+                draft_costs_slowness(&controller->costs);
         draft_guard_add_drafting(&controller->guard, controller->load, tokens, paid);
     }
 }
@@ -352,6 +387,7 @@ void draft_controller_observe(struct draft_controller *controller, const struct 
     }
     int32_t rows = tick->candidate_count + verified + tick->other_rows;
     double seconds = observe_costs(controller, tick, rows, outcome);
+    draft_costs_note_prompts(&controller->costs, tick->prompt_draft_rows, tokens);
     note_changed_speed(controller);
     if (tick->candidate_count > 0) {
         feed_guard(controller, tick, verified > 0, (double)tokens, seconds);

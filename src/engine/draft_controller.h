@@ -55,8 +55,17 @@ struct draft_candidate {
 struct draft_tick {
     const struct draft_candidate *candidates;
     int32_t candidate_count;
-    int32_t other_rows;     /* rows of prompts in the same tick */
-    int32_t context_tokens; /* mean context of the candidates */
+    int32_t other_rows;        /* rows of prompts in the same tick */
+    int32_t prompt_draft_rows; /* of prompts' rows, those that the draft layer would have to write */
+    int32_t context_tokens;    /* mean context of the candidates */
+};
+
+/* What the draft layer does in a tick. For whom it does nothing all is as in COLD: a trial needs only a few.
+ */
+struct draft_orders {
+    enum draft_regime regime;
+    int32_t participant_count; /* of the candidates the first ones; 0 in COLD */
+    bool has_prompts;          /* they take part too: only if all candidates do */
 };
 
 /* What a tick gave, for the sequences of its draft_tick in the same order. */
@@ -101,6 +110,9 @@ void draft_controller_set_step_cost(struct draft_controller *controller, int32_t
 void draft_controller_set_draft_cost(struct draft_controller *controller, int32_t rows, int32_t drafts,
                                      double seconds);
 
+/* The same of catching up on so many rows of prompts, many and nothing else. */
+void draft_controller_set_prompt_cost(struct draft_controller *controller, int32_t rows, double seconds);
+
 /* A sequence begins in `slot`: its estimates start from the prior of its temperature class. */
 void draft_controller_start_sequence(struct draft_controller *controller, int32_t slot, double temperature);
 
@@ -109,8 +121,8 @@ void draft_controller_start_sequence(struct draft_controller *controller, int32_
  * tick. In COLD and WARM all are 0. Drafts that are pending from before a COLD tick are verified in it all
  * the same. Without candidates the regime says whether prompts should write the draft layer's state.
  */
-enum draft_regime draft_controller_plan(struct draft_controller *controller, const struct draft_tick *tick,
-                                        int32_t *drafts);
+struct draft_orders draft_controller_plan(struct draft_controller *controller, const struct draft_tick *tick,
+                                          int32_t *drafts);
 
 /*
  * Tells what the oldest planned tick gave that is not yet observed. Of these there are at most

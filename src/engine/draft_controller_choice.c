@@ -101,6 +101,7 @@ static void compare_lengths(struct draft_choice *choice, const struct draft_cost
     double tokens = tick->candidate_count;
     double passes = values->catch_up_seconds;
     double fixed_seconds = values->plain_seconds - values->step_seconds; /* prompts are paid for anyway */
+    double prompt_share = draft_costs_prompt_share(costs, tick->candidate_count);
     int32_t broad = least(choice->count, least(tick->candidate_count, DRAFT_LEARNING_SEQUENCES));
     struct cost_line line = cost_curve_line(step, rows);
     memset(choice->pass_rows, 0, sizeof choice->pass_rows);
@@ -114,7 +115,8 @@ static void compare_lengths(struct draft_choice *choice, const struct draft_cost
             line = cost_curve_line(step, rows + m);
         }
         double step_seconds = line.seconds + line.seconds_per_row * (rows + m - line.first_rows);
-        double gain = tokens / ((fixed_seconds + step_seconds + passes) * values->plain_rate);
+        double all_seconds = fixed_seconds + step_seconds + passes + tokens * prompt_share;
+        double gain = tokens / (all_seconds * values->plain_rate);
         if (m >= broad && gain > values->broad_gain) {
             values->broad_gain = gain;
         }

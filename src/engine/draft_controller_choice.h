@@ -5,6 +5,7 @@
  * The drafts that could be made, likeliest first, are taken one after the other; each adds its chance to the
  * tokens of a round and its row and draft passes to the seconds. The round is the steady state: it verifies
  * such drafts and makes the next ones. In a tick with prompt rows drafts are charged what they add to it.
+ * What the draft layer does for prompts is charged to every token.
  */
 #ifndef SLUICE_ENGINE_DRAFT_CONTROLLER_CHOICE_H
 #define SLUICE_ENGINE_DRAFT_CONTROLLER_CHOICE_H
@@ -15,7 +16,7 @@
 #include "engine/draft_controller_acceptance.h"
 #include "engine/draft_controller_costs.h"
 
-enum { DRAFT_LEARNING_SEQUENCES = 16 }; /* enough to learn from: more cost more and teach little */
+enum { DRAFT_LEARNING_SEQUENCES = 8 }; /* enough to learn from: more cost more and teach little */
 
 struct draft_choice; /* scratch memory of one decision at a time */
 
@@ -29,10 +30,10 @@ struct draft_values {
     int32_t best_length;                /* 0 if no drafts pay, or if step costs are unknown */
     double gain[DRAFT_LIMIT_MAX + 1];   /* tokens per second over those without drafts, up to length_max */
     int32_t taken[DRAFT_LIMIT_MAX + 1]; /* likeliest drafts to take for it */
-    double broad_gain;       /* best gain with a draft for each of up to 16 sequences; 0: no room */
-    double plain_seconds;    /* without drafts and prompts; 0: unknown */
-    double plain_rate;       /* tokens per second of that */
-    double step_seconds;     /* without drafts, with prompts */
+    double broad_gain;    /* best gain with a draft for each of up to DRAFT_LEARNING_SEQUENCES; 0: no room */
+    double plain_seconds; /* without drafts and prompts; 0: unknown */
+    double plain_rate;    /* tokens per second of that */
+    double step_seconds;  /* without drafts, with prompts */
     double catch_up_seconds; /* what WARM adds */
 };
 

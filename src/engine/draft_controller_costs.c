@@ -17,6 +17,10 @@ static const double QUICK_RATE = 0.4;   /* something has changed. */
 static const double MUCH_FASTER = 0.67; /* Nothing makes a tick fast by chance: that is believed at once. */
 static const double DOUBT_WEIGHT = 4;
 static const double RECENT_KEEP = 1 - 1.0 / 256;
+static const double PROMPTS_KEEP = 1 - 1.0 / 1024; /* over several prompts and their answers */
+enum { BEGUN_TOKENS = 64 };
+static const double PROMPT_RATE = 0.1; /* share of a measurement of prompts' rows, once they are known */
+static const double PROMPT_CLIP = 2;   /* and it counts as at most so many times what was expected */
 
 /* Rows of the point behind this one. */
 static int32_t next_point_rows(int32_t point) {
@@ -291,6 +295,7 @@ void draft_costs_forget_steps(struct draft_costs *costs) {
     scale(&costs->catch_up, slowness);
     scale(&costs->first_pass, slowness);
     scale(&costs->later_pass, slowness);
+    costs->prompt_row_seconds *= slowness;
     costs->slowness = 1;
     costs->surprises = 0;
 }
@@ -335,12 +340,33 @@ void draft_costs_set_step(struct draft_costs *costs, int32_t rows, double second
 }
 
 double draft_costs_passes(const struct draft_costs *costs, const struct draft_passes *passes) {
-    double seconds = cost_curve_at(&costs->catch_up, passes->sequence_count);
+    double seconds = cost_curve_at(&costs->catch_up, passes->sequence_count) +
+                     costs->prompt_row_seconds * passes->prompt_rows;
     for (int32_t j = 0; j < passes->pass_count; j++) {
         const struct cost_curve *curve = j == 0 ? &costs->first_pass : &costs->later_pass;
         seconds += cost_curve_at(curve, passes->pass_rows[j]);
     }
     return seconds;
+}
+
+void draft_costs_observe_prompts(struct draft_costs *costs, int32_t rows, double seconds) {
+    double known = costs->prompt_row_seconds;
+    double measured = seconds > 0 ? seconds / rows : 0;
+    if (known > 0) {
+        measured = measured < PROMPT_CLIP * known ? measured : PROMPT_CLIP * known;
+        measured = known + PROMPT_RATE * (measured - known);
+    }
+    costs->prompt_row_seconds = measured;
+}
+
+void draft_costs_note_prompts(struct draft_costs *costs, int32_t prompt_rows, int64_t tokens) {
+    costs->prompt_rows = PROMPTS_KEEP * costs->prompt_rows + prompt_rows;
+    costs->tokens = PROMPTS_KEEP * costs->tokens + (double)tokens;
+}
+
+double draft_costs_prompt_share(const struct draft_costs *costs, int32_t sequence_count) {
+    double tokens = costs->tokens + (double)BEGUN_TOKENS * sequence_count;
+    return costs->prompt_row_seconds * costs->prompt_rows / tokens;
 }
 
 /* A pass curve that knows nothing gets an equal share of what the known parts leave. */
@@ -368,7 +394,15 @@ static void begin_passes(struct draft_costs *costs, const struct draft_passes *p
 
 void draft_costs_observe_passes(struct draft_costs *costs, const struct draft_passes *passes,
                                 double seconds) {
-    if (passes->sequence_count < 1 || !(seconds > 0)) {
+    if (!(seconds > 0)) {
+        return;
+    }
+    if (passes->prompt_rows > 0) {
+        double others = draft_costs_passes(costs, passes) - costs->prompt_row_seconds * passes->prompt_rows;
+        draft_costs_observe_prompts(costs, passes->prompt_rows, seconds - others);
+        return;
+    }
+    if (passes->sequence_count < 1) {
         return;
     }
     if (passes->pass_count == 0) {

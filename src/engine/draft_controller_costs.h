@@ -38,11 +38,15 @@ struct draft_costs {
     struct cost_curve catch_up;
     struct cost_curve first_pass;
     struct cost_curve later_pass;
+    double prompt_row_seconds; /* of catching up; 0: not yet known */
+    double prompt_rows;        /* that the draft layer has to catch up, of late */
+    double tokens;             /* of late */
 };
 
 /* The sequences that take part in each draft pass: pass_rows[j] of them make more than j drafts. */
 struct draft_passes {
     int32_t sequence_count;
+    int32_t prompt_rows; /* that are caught up too */
     int32_t pass_count;
     const int32_t *pass_rows; /* [pass_count], falling */
 };
@@ -93,7 +97,22 @@ void draft_costs_set_step(struct draft_costs *costs, int32_t rows, double second
 /* Seconds expected for the draft work of a tick. */
 double draft_costs_passes(const struct draft_costs *costs, const struct draft_passes *passes);
 
-/* Learns the whole draft work of a tick, shared out over its parts in the proportion that is known of them.
+/* Catching up on so many rows of prompts took `seconds`. */
+void draft_costs_observe_prompts(struct draft_costs *costs, int32_t rows, double seconds);
+
+/* A tick had `prompt_rows` rows of prompts that the draft layer writes if it is on, and gave `tokens`. */
+void draft_costs_note_prompts(struct draft_costs *costs, int32_t prompt_rows, int64_t tokens);
+
+/*
+ * What each token of an answer has to bring in if sequences draft: their prompts' rows in the draft layer.
+ * Seconds on a machine as fast as the curves, of late; answers that have just begun are taken to become of
+ * some length.
+ */
+double draft_costs_prompt_share(const struct draft_costs *costs, int32_t sequence_count);
+
+/*
+ * Learns the whole draft work of a tick, shared out over its parts in the proportion that is known of them;
+ * of a tick with prompts' rows, those.
  */
 void draft_costs_observe_passes(struct draft_costs *costs, const struct draft_passes *passes, double seconds);
 

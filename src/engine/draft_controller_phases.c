@@ -169,19 +169,24 @@ static struct draft_decision end_trial(struct draft_phases *phases, int64_t tick
     return (struct draft_decision){.regime = DRAFT_REGIME_COLD};
 }
 
+static struct draft_decision keep_learners_warm(void) {
+    return (struct draft_decision){.regime = DRAFT_REGIME_WARM, .is_for_learners = true};
+}
+
 /* Drafting goes on if it pays by what the trial has shown so far. */
 static struct draft_decision decide_trial(struct draft_phases *phases, const struct draft_moment *moment,
                                           const struct draft_values *values) {
     int32_t best = best_drafting(values);
     int32_t ticks = phases->phase_ticks++;
     struct draft_decision decision = draft(values, best);
+    decision.least_length = 1;
+    decision.is_for_learners = true;
     if (ticks < TRIAL_LEAST_TICKS) {
-        decision.least_length = 1;
         return decision;
     }
     if (values->best_length > 0) {
         enter(phases, DRAFT_PHASE_CONFIRM);
-        return (struct draft_decision){.regime = DRAFT_REGIME_WARM};
+        return keep_learners_warm();
     }
     bool is_near = values->broad_gain > NEAR_GAIN;
     bool is_hopeless = values->broad_gain < HOPELESS_GAIN;
@@ -189,7 +194,6 @@ static struct draft_decision decide_trial(struct draft_phases *phases, const str
     if (is_hopeless || (is_known && !is_near) || ticks >= TRIAL_NEAR_TICKS) {
         return end_trial(phases, moment->tick, is_near);
     }
-    decision.least_length = 1;
     return decision;
 }
 
@@ -200,7 +204,7 @@ static struct draft_decision decide_trial(struct draft_phases *phases, const str
 static struct draft_decision decide_confirm(struct draft_phases *phases, const struct draft_moment *moment,
                                             const struct draft_values *values) {
     if (++phases->phase_ticks < CONFIRM_TICKS) {
-        return (struct draft_decision){.regime = DRAFT_REGIME_WARM};
+        return keep_learners_warm();
     }
     if (values->best_length == 0) {
         return end_trial(phases, moment->tick, values->broad_gain > NEAR_GAIN);
@@ -214,7 +218,7 @@ static struct draft_decision decide_refill(struct draft_phases *phases) {
     if (++phases->phase_ticks >= REFILL_TICKS) {
         enter(phases, DRAFT_PHASE_TRIAL);
     }
-    return (struct draft_decision){.regime = DRAFT_REGIME_WARM};
+    return keep_learners_warm();
 }
 
 static struct draft_decision decide_on(struct draft_phases *phases, struct draft_guard *guard,

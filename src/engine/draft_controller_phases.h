@@ -51,6 +51,7 @@ struct draft_decision {
     int32_t taken;        /* likeliest drafts to make */
     int32_t least_length; /* drafts that the first DRAFT_LEARNING_SEQUENCES make in any case */
     bool begins_trial;
+    bool is_for_learners; /* only the first DRAFT_LEARNING_SEQUENCES take part */
 };
 
 /* The tick as phases see it. */

@@ -86,6 +86,7 @@ static int32_t fill_segments(struct profile *profile, int32_t rows, int32_t draf
         profile->steps[i] =
             (struct step_segment){.slot = i, .row_count = of_segment, .token_ids = profile->tokens + end};
         profile->segments[i] = (struct round_segment){.is_sampled = true,
+                                                      .catch_up_rows = drafts > 0 ? 0 : of_segment,
                                                       .next_draft_count = drafts,
                                                       .token_room = drafts + 2,
                                                       .saved_row = -1,
@@ -96,7 +97,7 @@ static int32_t fill_segments(struct profile *profile, int32_t rows, int32_t draf
     return count;
 }
 
-/* A round of `rows` rows, with a draft for each sequence if there is one for each row. */
+/* A round of `rows` rows, with a draft for each sequence if there is one for each row; else all catch up. */
 static enum status time_round(struct profile *profile, int32_t rows, struct round_result *result) {
     bool has_drafts = rows <= profile->sequence_limit;
     int32_t count = fill_segments(profile, rows, has_drafts);
@@ -107,7 +108,7 @@ static enum status time_round(struct profile *profile, int32_t rows, struct roun
                                        .page_updates = profile->updates,
                                        .page_update_count = count},
                               .segments = profile->segments,
-                              .regime = has_drafts ? DRAFT_REGIME_DRAFT : DRAFT_REGIME_COLD,
+                              .regime = has_drafts ? DRAFT_REGIME_DRAFT : DRAFT_REGIME_WARM,
                               .joint_draft_passes = has_drafts && profile->leaders != NULL ? 1 : 0,
                               .starts = profile->starts,
                               .start_count = count};
@@ -152,6 +153,9 @@ static void tell(const struct profile *profile, int32_t draft_limit, struct draf
         draft_controller_set_step_cost(controller, rows, profile->step_seconds[i]);
         for (int32_t drafts = 1; rows <= profile->sequence_limit && drafts <= draft_limit; drafts++) {
             draft_controller_set_draft_cost(controller, rows, drafts, drafts * profile->draft_seconds[i]);
+        }
+        if (rows > profile->sequence_limit) {
+            draft_controller_set_prompt_cost(controller, rows, profile->draft_seconds[i]);
         }
     }
 }

@@ -311,30 +311,6 @@ static int32_t draft_room(const struct scheduler *scheduler, const struct sequen
     return room < 0 ? 0 : smaller(room, limit);
 }
 
-static void collect_candidates(struct scheduler *scheduler) {
-    struct plan_arrays *plan = scheduler->plan;
-    int64_t context = 0;
-    int32_t rows = 0;
-    plan->candidate_count = 0;
-    for (int32_t i = 0; i < plan->segment_count; i++) {
-        if (plan->segments[i].is_sampled) {
-            const struct sequence *sequence = plan->sequences[i];
-            plan->candidates[plan->candidate_count++] =
-                (struct draft_candidate){.slot = sequence->slot,
-                                         .pending_drafts = plan->segments[i].draft_count,
-                                         .draft_room = draft_room(scheduler, sequence)};
-            context += sequence->token_count;
-            rows += 1 + plan->segments[i].draft_count;
-        }
-    }
-    plan->tick = (struct draft_tick){
-        .candidates = plan->candidates,
-        .candidate_count = plan->candidate_count,
-        .other_rows = plan->row_count - rows,
-        .context_tokens = plan->candidate_count == 0 ? 0 : (int32_t)(context / plan->candidate_count),
-    };
-}
-
 /* Where a snapshot is taken inside a segment; 0: nowhere. */
 static int32_t find_snapshot(const struct plan_arrays *plan, int32_t segment) {
     for (int32_t i = 0; i < plan->snapshot_count; i++) {
@@ -349,30 +325,62 @@ static int32_t find_snapshot(const struct plan_arrays *plan, int32_t segment) {
  * Rows before the drafts whose draft state someone will read: before the next boundary from the segment's
  * snapshot on, if it has one, or the known end.
  */
-static int32_t catch_up_rows(const struct scheduler *scheduler, const struct sequence *sequence,
-                             int32_t first, int32_t end, int32_t snapshot) {
-    int32_t target = scheduler_next_boundary(scheduler, sequence, (snapshot > 0 ? snapshot : end) - 1);
+static int32_t catch_up_rows(const struct scheduler *scheduler, int32_t index) {
+    const struct plan_arrays *plan = scheduler->plan;
+    int32_t first = plan->steps[index].first_position;
+    int32_t end = first + plan->steps[index].row_count - plan->segments[index].draft_count;
+    int32_t snapshot = find_snapshot(plan, index);
+    int32_t target =
+        scheduler_next_boundary(scheduler, plan->sequences[index], (snapshot > 0 ? snapshot : end) - 1);
     int32_t first_read = target - scheduler->options.draft_window;
     return first_read >= end ? 0 : smaller(end - first_read, end - first);
 }
 
+static void collect_candidates(struct scheduler *scheduler) {
+    struct plan_arrays *plan = scheduler->plan;
+    int64_t context = 0;
+    int32_t rows = 0;
+    int32_t draft_rows = 0;
+    plan->candidate_count = 0;
+    for (int32_t i = 0; i < plan->segment_count; i++) {
+        struct round_segment *segment = &plan->segments[i];
+        segment->catch_up_rows = catch_up_rows(scheduler, i);
+        draft_rows += segment->catch_up_rows;
+        if (segment->is_sampled) {
+            const struct sequence *sequence = plan->sequences[i];
+            plan->candidates[plan->candidate_count++] =
+                (struct draft_candidate){.slot = sequence->slot,
+                                         .pending_drafts = segment->draft_count,
+                                         .draft_room = draft_room(scheduler, sequence)};
+            context += sequence->token_count;
+            rows += 1 + segment->draft_count;
+            draft_rows -= smaller(1, segment->catch_up_rows);
+        }
+    }
+    plan->tick = (struct draft_tick){
+        .candidates = plan->candidates,
+        .candidate_count = plan->candidate_count,
+        .other_rows = plan->row_count - rows,
+        .prompt_draft_rows = draft_rows,
+        .context_tokens = plan->candidate_count == 0 ? 0 : (int32_t)(context / plan->candidate_count),
+    };
+}
+
 /*
- * What the draft layer does for a segment. In COLD its rows stay unwritten, which the sequence remembers; not
- * even its rings are cleared.
+ * What the draft layer does for a segment. If that is nothing its rows stay unwritten, which the sequence
+ * remembers; not even its rings are cleared.
  */
-static void plan_draft_work(struct scheduler *scheduler, int32_t index, enum draft_regime regime) {
+static void plan_draft_work(struct scheduler *scheduler, int32_t index, bool takes_part) {
     struct sequence *sequence = scheduler->plan->sequences[index];
     struct round_segment *segment = &scheduler->plan->segments[index];
     const struct step_segment *step = &scheduler->plan->steps[index];
-    int32_t end = step->first_position + step->row_count - segment->draft_count;
-    if (regime == DRAFT_REGIME_COLD) {
+    if (!takes_part) {
         sequence->draft_gap_end = step->first_position + step->row_count;
+        segment->catch_up_rows = 0;
         segment->kept_row = -1;
         /* The last restored row knows the token after it of who left the snapshot. */
         sequence->has_draft_rings &= sequence->restored_from < 0;
     } else {
-        segment->catch_up_rows = catch_up_rows(scheduler, sequence, step->first_position, end,
-                                               find_snapshot(scheduler->plan, index));
         segment->saved_row = sequence->restored_from;
         if (!sequence->has_draft_rings) {
             scheduler_add_slot_operation(scheduler, STEP_SLOT_CLEAR_DRAFT, 0, sequence->slot);
@@ -388,16 +396,18 @@ static enum draft_regime plan_drafts(struct scheduler *scheduler) {
         return DRAFT_REGIME_COLD;
     }
     collect_candidates(scheduler);
-    enum draft_regime regime =
+    struct draft_orders orders =
         draft_controller_plan(scheduler->options.controller, &plan->tick, plan->drafts);
     int32_t candidate = 0;
     for (int32_t i = 0; i < plan->segment_count; i++) {
-        plan_draft_work(scheduler, i, regime);
-        if (plan->segments[i].is_sampled) {
+        bool is_candidate = plan->segments[i].is_sampled;
+        plan_draft_work(scheduler, i,
+                        is_candidate ? candidate < orders.participant_count : orders.has_prompts);
+        if (is_candidate) {
             plan->segments[i].next_draft_count = plan->drafts[candidate++];
         }
     }
-    return regime;
+    return orders.regime;
 }
 
 static void start_plan(struct scheduler *scheduler, int32_t group) {

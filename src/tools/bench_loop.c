@@ -20,12 +20,23 @@ enum status bench_loop_check_end(const struct sluice_request_state *state) {
     return STATUS_OK;
 }
 
+/* Evenly spread and in no order (Knuth's multiplicative hash). */
+int64_t bench_loop_answer_tokens(int64_t gen_tokens, int index) {
+    int64_t half = gen_tokens / 2;
+    uint64_t place = (uint32_t)index * 2654435769U;
+    return gen_tokens - half + (int64_t)(place * (uint64_t)(2 * half + 1) >> 32);
+}
+
+int64_t bench_loop_longest_answer(int64_t gen_tokens) {
+    return gen_tokens + gen_tokens / 2;
+}
+
 static enum status submit(struct loop *loop, int index) {
     const struct bench_loop_options *options = loop->options;
     struct sluice_request_options request = sluice_request_options_default();
     request.prompt = bench_prompts_at(options->prompts, options->first_prompt + (size_t)index);
     request.prompt_count = options->prompts->length;
-    request.token_limit = options->gen_tokens;
+    request.token_limit = bench_loop_answer_tokens(options->gen_tokens, index);
     request.sampling.temperature = options->temperature;
     request.sampling.seed = options->seed + (uint64_t)index;
     request.skips_prefix_cache = true;

@@ -53,11 +53,15 @@ static enum status check_options(const struct bench_requests_options *options) {
     return STATUS_OK;
 }
 
+static int64_t context_tokens(const struct bench_requests_options *options) {
+    return options->request_tokens + bench_loop_longest_answer(options->gen_tokens);
+}
+
 /* Opens the model once, to learn what it can do. */
 static enum status read_facts(struct requests_session *session) {
     struct sluice_engine_options options = session->options->engine;
     struct sluice_engine *engine;
-    options.context_tokens = session->options->request_tokens + session->options->gen_tokens;
+    options.context_tokens = context_tokens(session->options);
     options.draft.limit = 0;
     TRY((enum status)sluice_engine_open(&options, &engine));
     session->report->facts = sluice_engine_facts(engine);
@@ -92,7 +96,7 @@ static void close_engines(struct requests_session *session) {
 
 static enum status open_engines(struct requests_session *session, int64_t concurrency) {
     struct sluice_engine_options options = session->options->engine;
-    options.context_tokens = session->options->request_tokens + session->options->gen_tokens;
+    options.context_tokens = context_tokens(session->options);
     options.sequence_limit = (int)concurrency;
     options.has_prefix_cache = false;
     for (int i = 0; i < session->setting_count; i++) {

@@ -34,7 +34,7 @@ struct bench_requests_options {
     struct bench_draft_setting settings[BENCH_SETTINGS_MAX];
     int setting_count;      /* 0: none to 3 drafts and adaptive, as far as the checkpoint allows */
     int64_t request_tokens; /* of each prompt */
-    int64_t gen_tokens;     /* of each answer */
+    int64_t gen_tokens;     /* of an answer on average: half to one and a half times as many */
     int64_t prefix_tokens;  /* of the prompt to find in the prefix cache; 0: that is not measured */
     double temperature;
     uint64_t seed;

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "tools/bench_loop.h"
 #include "tools/bench_report_parts.h"
 
 static double planning_fraction(const struct sluice_engine_stats *stats) {
@@ -58,11 +59,12 @@ enum status bench_requests_text(const struct bench_requests_options *options,
     bench_append_machine(report->thread_count, report->cpu_features, out);
     string_buffer_append_format(
         out,
-        "run      prompts of %lld tokens %s, answers of %lld at temperature %g, median "
+        "run      prompts of %lld tokens %s, answers of %lld to %lld at temperature %g, median "
         "(slowest, fastest) of %d\n\n",
         (long long)options->request_tokens,
-        options->text == NULL ? "that the model wrote" : "of the given text", (long long)options->gen_tokens,
-        options->temperature, options->repeats);
+        options->text == NULL ? "that the model wrote" : "of the given text",
+        (long long)(options->gen_tokens - options->gen_tokens / 2),
+        (long long)bench_loop_longest_answer(options->gen_tokens), options->temperature, options->repeats);
     string_buffer_append_format(out, "%11s %8s  %9s %9s %9s %7s %7s %8s %8s %9s %7s %7s %7s %6s %8s  %s\n",
                                 "concurrency", "drafts", "tokens/s", "min", "max", "/off", "/best", "ttft ms",
                                 "tpot ms", "planning", "draft", "cold", "warm", "probe", "length",

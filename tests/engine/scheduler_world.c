@@ -36,6 +36,9 @@ static void make_drafting(struct world *world) {
                                                .is_adaptive = world->setting.is_adaptive};
     if (world->setting.drafts > 0) {
         assert_int_equal(draft_controller_create(&options, &world->controller), STATUS_OK);
+        for (int32_t rows = 1; world->setting.row_seconds > 0 && rows <= 64; rows *= 8) {
+            draft_controller_set_step_cost(world->controller, rows, rows * world->setting.row_seconds);
+        }
     }
 }
 
@@ -77,6 +80,7 @@ struct world *world_create(const struct world_setting *setting) {
                                                          .context_tokens = CONTEXT,
                                                          .draft_limit = setting->drafts,
                                                          .draft_quality = 50,
+                                                         .row_seconds = setting->row_seconds,
                                                          .seed = setting->seed});
     return world;
 }
@@ -153,13 +157,16 @@ static void check_gauges(const struct world *world) {
 /* P-26: who gets tokens in a tick waits for none, and belongs to its group; of a group one tick samples. */
 static void check_plan(struct world *world, const struct round_plan *plan) {
     int32_t chunks = 0;
+    bool leaves_out = false;
     for (int32_t i = 0; i < plan->step.segment_count; i++) {
         const struct sequence *sequence = plan->sequences[i];
         if (plan->segments[i].is_sampled) {
             assert_int_equal(sequence->group, plan->group);
+            leaves_out |= plan->segments[i].catch_up_rows == 0;
         }
         chunks = sequence->ticks > chunks ? sequence->ticks : chunks;
     }
+    world->partial_ticks += plan->regime != DRAFT_REGIME_COLD && leaves_out;
     for (int32_t i = 0; i < world->under_way; i++) {
         const struct world_tick *tick = &world->ticks[(world->oldest + i) % TICKS_MAX];
         assert_true(tick->sampled == 0 || plan->step.logit_row_count == 0 || tick->group != plan->group);

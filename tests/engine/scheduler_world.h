@@ -8,7 +8,7 @@
 #include "engine/scheduler.h"
 #include "support/paper_model.h"
 
-enum { PAGE_TOKENS = 4, CONTEXT = 64, REQUESTS_MAX = 64, SLOTS_MAX = 6, TICKS_MAX = 5 };
+enum { PAGE_TOKENS = 4, CONTEXT = 64, REQUESTS_MAX = 256, SLOTS_MAX = 12, TICKS_MAX = 5 };
 
 /* One way to run requests. */
 struct world_setting {
@@ -20,9 +20,11 @@ struct world_setting {
     int32_t drafts;
     bool is_adaptive;
     int32_t requests;
+    bool is_crowded; /* all requests come at the start */
     int32_t cancel_percent;
-    int32_t ticks;  /* under way at once; 0: one */
-    int32_t groups; /* 0: as many as ticks */
+    int32_t ticks;      /* under way at once; 0: one */
+    int32_t groups;     /* 0: as many as ticks */
+    double row_seconds; /* of the model on paper */
 };
 
 /* A tick that was run and not yet completed. */
@@ -49,6 +51,7 @@ struct world {
     int32_t oldest;
     int32_t under_way;
     int32_t most_under_way;
+    int32_t partial_ticks;   /* in which the draft layer worked for some of the sequences that got tokens */
     int32_t chunks_in_a_row; /* most ticks with rows of one prompt that were under way at once */
 };
 

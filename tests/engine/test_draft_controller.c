@@ -9,7 +9,7 @@
 #include "engine/draft_controller.h"
 #include "engine/draft_controller_phases.h"
 
-enum { SLOTS = 8 };
+enum { SLOTS = 12 };
 
 static struct draft_controller *create(struct draft_controller_options options) {
     struct draft_controller *controller;
@@ -31,7 +31,7 @@ static enum draft_regime plan(struct draft_controller *controller, int32_t count
     }
     struct draft_tick tick = {.candidates = candidates, .candidate_count = count, .context_tokens = 100};
     struct draft_outcome outcome = {none, none, 0.010, 0.001};
-    enum draft_regime regime = draft_controller_plan(controller, &tick, drafts);
+    enum draft_regime regime = draft_controller_plan(controller, &tick, drafts).regime;
     outcome.draft_seconds = regime == DRAFT_REGIME_COLD ? 0 : outcome.draft_seconds;
     draft_controller_observe(controller, &tick, &outcome);
     return regime;
@@ -220,6 +220,40 @@ static void changed_costs_bring_a_probe(void **state) {
     assert_int_equal(phases.phase, DRAFT_PHASE_PROBE);
 }
 
+/* Where drafting does not pay, whoever tries it are the first few sequences: no others, and no prompts. */
+static void few_sequences_try_drafts(void **state) {
+    (void)state;
+    struct draft_controller *controller =
+        create((struct draft_controller_options){.draft_limit = 2, .is_adaptive = true});
+    struct draft_candidate candidates[SLOTS];
+    int32_t none[SLOTS] = {0};
+    int32_t drafts[SLOTS];
+    int32_t tries = 0;
+    for (int32_t i = 0; i < SLOTS; i++) {
+        candidates[i] = (struct draft_candidate){.slot = i, .draft_room = 2};
+    }
+    for (int32_t rows = 1; rows <= 4 * SLOTS; rows *= 2) {
+        draft_controller_set_step_cost(controller, rows, 0.001 * rows);
+    }
+    const struct draft_tick tick = {
+        .candidates = candidates, .candidate_count = SLOTS, .context_tokens = 100};
+    for (int i = 0; i < 400; i++) {
+        struct draft_orders orders = draft_controller_plan(controller, &tick, drafts);
+        bool is_cold = orders.regime == DRAFT_REGIME_COLD;
+        assert_int_equal(orders.participant_count, is_cold ? 0 : DRAFT_LEARNING_SEQUENCES);
+        assert_false(orders.has_prompts);
+        for (int32_t k = 0; k < SLOTS; k++) {
+            bool may_draft = orders.regime == DRAFT_REGIME_DRAFT && k < orders.participant_count;
+            assert_in_range(drafts[k], 0, may_draft ? 2 : 0);
+            tries += drafts[k];
+        }
+        struct draft_outcome outcome = {none, none, 0.001 * SLOTS, is_cold ? 0 : 0.001};
+        draft_controller_observe(controller, &tick, &outcome);
+    }
+    assert_true(tries >= DRAFT_LEARNING_SEQUENCES);
+    draft_controller_destroy(&controller);
+}
+
 /* Whatever the estimates say: what the guard forbids stays off, and comes back afterwards. */
 static void guard_overrules_estimates(void **state) {
     (void)state;
@@ -244,6 +278,7 @@ int main(void) {
         cmocka_unit_test(length_changes_with_hysteresis),
         cmocka_unit_test(drafting_starts_for_a_lasting_gain),
         cmocka_unit_test(changed_costs_bring_a_probe),
+        cmocka_unit_test(few_sequences_try_drafts),
         cmocka_unit_test(guard_overrules_estimates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -119,14 +119,54 @@ static void passes_are_told_apart(void **state) {
     struct draft_costs costs = {0};
     const double seconds[] = {0.2, 0.7, 1.0, 1.3};
     for (int32_t count = 0; count < 4; count++) {
-        struct draft_passes passes = {4, count, rows};
+        struct draft_passes passes = {4, 0, count, rows};
         draft_costs_observe_passes(&costs, &passes, seconds[count]);
     }
     for (int32_t count = 0; count < 4; count++) {
-        struct draft_passes passes = {4, count, rows};
+        struct draft_passes passes = {4, 0, count, rows};
         assert_near(draft_costs_passes(&costs, &passes), seconds[count], 1e-9);
     }
     assert_near(cost_curve_at(&costs.later_pass, 4), 0.3, 1e-9);
+}
+
+/* With many rows of prompts the passes are what they were: catching up took the rest. */
+static void prompts_measure_catching_up(void **state) {
+    (void)state;
+    static const int32_t rows[] = {4, 4};
+    struct draft_costs costs = {0};
+    const double seconds[] = {0.2, 0.7, 1.0};
+    for (int32_t count = 0; count < 3; count++) {
+        draft_costs_observe_passes(&costs, &(struct draft_passes){4, 0, count, rows}, seconds[count]);
+    }
+    draft_costs_observe_passes(&costs, &(struct draft_passes){4, 64, 2, rows}, 1.0 + 3.2);
+    assert_near(costs.prompt_row_seconds, 0.05, 1e-9);
+    assert_near(cost_curve_at(&costs.catch_up, 4), 0.2, 1e-9);
+    assert_near(cost_curve_at(&costs.first_pass, 4), 0.5, 1e-9);
+    assert_near(cost_curve_at(&costs.later_pass, 4), 0.3, 1e-9);
+    /* One tick that takes ten times as long changes little, and one that takes nothing not the sign. */
+    draft_costs_observe_passes(&costs, &(struct draft_passes){4, 64, 2, rows}, 1.0 + 32);
+    assert_near(costs.prompt_row_seconds, 0.055, 1e-9);
+    draft_costs_observe_passes(&costs, &(struct draft_passes){4, 64, 2, rows}, 0.1);
+    assert_near(costs.prompt_row_seconds, 0.0495, 1e-9);
+}
+
+/* Every token pays its share of the prompts' rows in the draft layer; answers that begin have 64 in advance.
+ */
+static void tokens_pay_for_prompts(void **state) {
+    (void)state;
+    struct draft_costs costs = {0};
+    draft_costs_note_prompts(&costs, 128, 0);
+    assert_near(draft_costs_prompt_share(&costs, 2), 0, 0);
+    draft_costs_observe_passes(&costs, &(struct draft_passes){0, 64, 0, NULL}, 6.4);
+    assert_near(draft_costs_prompt_share(&costs, 2), 0.1 * 128 / (2 * 64), 1e-9);
+    for (int tick = 0; tick < 64; tick++) {
+        draft_costs_note_prompts(&costs, 0, 2);
+    }
+    assert_near(draft_costs_prompt_share(&costs, 2), 0.1 * 128 / (4 * 64), 0.1 * 128 / (4 * 64) * 0.05);
+    for (int tick = 0; tick < 10000; tick++) {
+        draft_costs_note_prompts(&costs, tick % 100 == 0 ? 128 : 0, 2);
+    }
+    assert_near(draft_costs_prompt_share(&costs, 2), 0.1 * 128 / 200, 0.1 * 128 / 200 * 0.15);
 }
 
 /* Rounds of two drafts in which `first` and then `second` of ten are accepted. */
@@ -248,7 +288,7 @@ static void choice_is_the_best_of_all(void **state) {
         observe_rounds(&acceptance, i, 200, 9 - 3 * i, 9);
         draft_acceptance_chances(&acceptance, i, CHOICE_LIMIT, chances[i]);
     }
-    struct draft_tick tick = {candidates, CHOICE_SEQUENCES, 0, 100};
+    struct draft_tick tick = {candidates, CHOICE_SEQUENCES, 0, 0, 100};
     int32_t kinds_seen[CHOICE_SEQUENCES * CHOICE_LIMIT + 1] = {0};
     int32_t kinds = 0;
     for (int i = 0; i < 30; i++) {
@@ -353,6 +393,8 @@ int main(void) {
         cmocka_unit_test(slow_machine_leaves_the_curve_alone),
         cmocka_unit_test(accidents_change_nothing),
         cmocka_unit_test(passes_are_told_apart),
+        cmocka_unit_test(prompts_measure_catching_up),
+        cmocka_unit_test(tokens_pay_for_prompts),
         cmocka_unit_test(acceptance_is_learned_by_class_and_position),
         cmocka_unit_test(doubtful_and_confident_sequences_part),
         cmocka_unit_test(failures_of_a_filling_window_count_less),

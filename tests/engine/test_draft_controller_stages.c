@@ -73,10 +73,10 @@ static void plan(struct run *run, int index) {
         group->candidates[i] = (struct draft_candidate){index * count + i, group->drafts[i], LIMIT};
         group->drafts[i] = 0;
     }
-    group->tick = (struct draft_tick){group->candidates, count, 0, CONTEXT};
+    group->tick = (struct draft_tick){group->candidates, count, 0, 0, CONTEXT};
     group->regime = run->controller == NULL
                         ? DRAFT_REGIME_COLD
-                        : draft_controller_plan(run->controller, &group->tick, group->drafts);
+                        : draft_controller_plan(run->controller, &group->tick, group->drafts).regime;
 }
 
 static double draft_seconds(const struct run *run, const struct group *group) {

@@ -142,12 +142,11 @@ static int32_t gather(struct world *world, struct draft_controller *controller,
     return count;
 }
 
-static void advance(struct world *world, int32_t slot, enum draft_regime regime, int32_t accepted,
-                    int32_t drafts) {
+static void advance(struct world *world, int32_t slot, bool takes_part, int32_t accepted, int32_t drafts) {
     struct world_slot *state = &world->slots[slot];
     state->position += 1 + accepted;
     world->tokens += 1 + accepted;
-    state->layer_rows = regime == DRAFT_REGIME_COLD ? 0 : state->layer_rows + 1 + accepted;
+    state->layer_rows = takes_part ? state->layer_rows + 1 + accepted : 0;
     state->pending = drafts;
     world->made[slot % 2] += drafts;
     world->rounds[slot % 2]++;
@@ -165,15 +164,16 @@ static void run_tick(struct world *world, struct draft_controller *controller) {
     int32_t accepted[WORLD_SLOTS_MAX];
     int32_t begun;
     int32_t count = gather(world, controller, candidates, &begun);
-    struct draft_tick tick = {candidates, count, begun * world->options->prompt_rows, CONTEXT};
-    enum draft_regime regime = DRAFT_REGIME_COLD;
+    int32_t prompt_rows = begun * world->options->prompt_rows;
+    struct draft_tick tick = {candidates, count, prompt_rows, prompt_rows, CONTEXT};
+    struct draft_orders orders = {DRAFT_REGIME_COLD, 0, false};
     if (controller != NULL) {
-        regime = draft_controller_plan(controller, &tick, drafts);
+        orders = draft_controller_plan(controller, &tick, drafts);
     }
     int32_t rows = count + tick.other_rows;
     for (int32_t i = 0; i < count; i++) {
         assert_in_range(drafts[i], 0, candidates[i].draft_room);
-        assert_true(regime == DRAFT_REGIME_DRAFT || drafts[i] == 0);
+        assert_true((orders.regime == DRAFT_REGIME_DRAFT && i < orders.participant_count) || drafts[i] == 0);
         verified[i] = candidates[i].pending_drafts;
         accepted[i] = accepted_of(world, candidates[i].slot);
         rows += verified[i];
@@ -181,14 +181,16 @@ static void run_tick(struct world *world, struct draft_controller *controller) {
     struct draft_outcome outcome = {.verified = verified, .accepted = accepted};
     double slowness = world->options->is_shared ? slowness_at((uint64_t)world->tick) : 1;
     double step = world_step_seconds(costs, rows);
-    double draft = regime != DRAFT_REGIME_COLD && count > 0 ? draft_seconds(costs, count, drafts) : 0;
+    double draft = orders.participant_count > 0 ? draft_seconds(costs, orders.participant_count, drafts) : 0;
+    int32_t caught_up = orders.participant_count + (orders.has_prompts ? prompt_rows : 0);
+    draft += 1e-3 * world->options->row_catch_up * caught_up;
     outcome.step_seconds = step * slowness * noise_at(4, (uint64_t)world->tick);
     outcome.draft_seconds = draft * slowness * noise_at(5, (uint64_t)world->tick);
     if (controller != NULL) {
         draft_controller_observe(controller, &tick, &outcome);
     }
     for (int32_t i = 0; i < count; i++) {
-        advance(world, candidates[i].slot, regime, accepted[i], drafts[i]);
+        advance(world, candidates[i].slot, i < orders.participant_count, accepted[i], drafts[i]);
     }
     world->seconds += step + draft;
     world->tick++;

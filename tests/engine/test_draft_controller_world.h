@@ -27,7 +27,8 @@ struct world_options {
     double chances[WORLD_HALVES][2];        /* of a first draft, for even and odd slots */
     double chance_factor;                   /* of each later draft */
     int32_t prompt_rows;                    /* in a tick in which a sequence begins */
-    int64_t answer_tokens;                  /* of every sequence; 0: 150 to 900 */
+    double row_catch_up;   /* milliseconds that the draft layer needs for each row of prompts and sequences */
+    int64_t answer_tokens; /* of every sequence; 0: 150 to 900 */
     int64_t tokens_per_slot;
     bool is_profiled;
     bool is_shared;          /* others use the machine too: slow stretches */

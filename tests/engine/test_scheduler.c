@@ -13,9 +13,12 @@
 
 #include "engine/scheduler_world.h"
 
-static void run_setting(const struct world_setting *setting) {
+static struct world *run_to_the_end(const struct world_setting *setting) {
     struct world *world = world_create(setting);
     int32_t steps = 0;
+    while (setting->is_crowded && world->submitted < setting->requests) {
+        world_submit_at_random(world);
+    }
     while (world->submitted < setting->requests || scheduler_first(world->scheduler, false) != NULL ||
            scheduler_first(world->scheduler, true) != NULL) {
         while (world->submitted < setting->requests && world_below(world, 3) == 0) {
@@ -28,7 +31,7 @@ static void run_setting(const struct world_setting *setting) {
     }
     assert_int_equal(world->finished, setting->requests);
     world_check_texts(world);
-    world_destroy(world);
+    return world;
 }
 
 static void run_many(int32_t count, struct world_setting (*draw)(struct world *source)) {
@@ -36,7 +39,7 @@ static void run_many(int32_t count, struct world_setting (*draw)(struct world *s
     for (int32_t i = 0; i < count; i++) {
         struct world_setting setting = draw(&source);
         setting.seed = (uint64_t)i + 1;
-        run_setting(&setting);
+        world_destroy(run_to_the_end(&setting));
     }
 }
 
@@ -67,6 +70,27 @@ static void test_any_schedule_gives_the_same_texts(void **state) {
 static void test_ticks_under_way_give_the_same_texts(void **state) {
     (void)state;
     run_many(3000, draw_stages);
+}
+
+/* Where drafts do not pay a few sequences try them from time to time, and the others' draft rows have gaps.
+ */
+static void test_some_sequences_try_drafts(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        const struct world_setting setting = {.seed = seed,
+                                              .slots = SLOTS_MAX,
+                                              .rows = 3 * SLOTS_MAX,
+                                              .pages = SLOTS_MAX * CONTEXT / PAGE_TOKENS,
+                                              .snapshots = 4,
+                                              .drafts = 2,
+                                              .is_adaptive = true,
+                                              .requests = REQUESTS_MAX,
+                                              .is_crowded = true,
+                                              .row_seconds = 1e-3};
+        struct world *world = run_to_the_end(&setting);
+        assert_true(world->partial_ticks > 8);
+        world_destroy(world);
+    }
 }
 
 /* So few pages that running requests push each other out. */
@@ -286,6 +310,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_schedule_gives_the_same_texts),
         cmocka_unit_test(test_ticks_under_way_give_the_same_texts),
+        cmocka_unit_test(test_some_sequences_try_drafts),
         cmocka_unit_test(test_preempted_requests_resume),
         cmocka_unit_test(test_requests_fill_all_pages),
         cmocka_unit_test(test_prompts_do_not_delay_answers),

@@ -311,6 +311,9 @@ void paper_model_run(struct paper_model *model, const struct round_plan *plan, s
     *out = (struct round_result){.feedback = model->feedback, .step_seconds = 1e-3, .draft_seconds = 1e-4};
     apply(model, &plan->step);
     reserve_boundary(model, &plan->step);
+    if (model->options.row_seconds > 0) {
+        out->step_seconds = model->boundary_rows * model->options.row_seconds;
+    }
     check_writers(model, &plan->step);
     check_snapshots(&plan->step);
     for (int32_t i = 0; i < plan->step.segment_count; i++) {

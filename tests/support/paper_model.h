@@ -23,6 +23,7 @@ struct paper_model_options {
     int32_t draft_limit;
     int32_t draft_quality; /* of 100 drafts, how many are right */
     uint64_t seed;         /* of the drafts' quality */
+    double row_seconds;    /* that a step is said to take for each row; 0: all steps take the same */
 };
 
 struct paper_model;

@@ -99,8 +99,26 @@ static void text_is_cut_into_whole_prompts(void **state) {
     assert_int_equal(bench_prompts_cut(tokens, 7, 8, &prompts), STATUS_BAD_ARGUMENT);
 }
 
+/* Answers differ, and a wave of them has as many tokens as if they did not. */
+static void answers_are_spread_evenly(void **state) {
+    (void)state;
+    enum { REQUESTS = 128, MEAN = 64 };
+    int64_t sum = 0;
+    int32_t seen[MEAN + MEAN / 2 + 1] = {0};
+    for (int i = 0; i < REQUESTS; i++) {
+        int64_t tokens = bench_loop_answer_tokens(MEAN, i);
+        assert_in_range(tokens, MEAN / 2, bench_loop_longest_answer(MEAN));
+        assert_true(++seen[tokens] <= 3);
+        sum += tokens;
+    }
+    assert_in_range(sum, REQUESTS * MEAN - REQUESTS, REQUESTS * MEAN + REQUESTS);
+    assert_int_equal(bench_loop_answer_tokens(1, 5), 1);
+    assert_int_equal(bench_loop_longest_answer(1), 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answers_are_spread_evenly),
         cmocka_unit_test(lines_go_through_their_own_setting),
         cmocka_unit_test(counters_add_up),
         cmocka_unit_test(medians_and_extremes),
