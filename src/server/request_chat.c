@@ -36,11 +36,7 @@ static enum status read_template_arguments(struct request_chat *chat, struct req
     if (status == STATUS_OK) {
         status = request_reader_bool(&inner, "drop_thinking", &chat->format.is_reasoning_dropped);
     }
-    if (status != STATUS_OK) {
-        memcpy(reader->parameter, inner.parameter, sizeof reader->parameter);
-        return error_forward(status, ERROR_HERE);
-    }
-    return STATUS_OK;
+    return request_reader_forward(reader, &inner, status);
 }
 
 enum status request_chat_init(struct request_chat *chat, const struct api *api) {

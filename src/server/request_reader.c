@@ -157,6 +157,26 @@ static bool was_asked(const struct request_reader *reader, const char *name) {
     return false;
 }
 
+enum status request_reader_refuse_unknown(struct request_reader *reader, const char *expected) {
+    for (const struct json_member *member = json_first(reader->object); member != NULL;
+         member = json_next(reader->object, member)) {
+        const char *name = json_member_key(member, NULL);
+        if (json_kind(json_member_value(member)) != JSON_KIND_NULL && !was_asked(reader, name)) {
+            return request_reader_fail(reader, name, STATUS_UNSUPPORTED, "is not known; %s", expected);
+        }
+    }
+    return STATUS_OK;
+}
+
+enum status request_reader_forward(struct request_reader *reader, const struct request_reader *inner,
+                                   enum status status) {
+    if (status == STATUS_OK) {
+        return STATUS_OK;
+    }
+    memcpy(reader->parameter, inner->parameter, sizeof reader->parameter);
+    return error_forward(status, ERROR_HERE);
+}
+
 size_t request_reader_unknown_count(const struct request_reader *reader) {
     size_t count = 0;
     for (const struct json_member *member = json_first(reader->object); member != NULL;

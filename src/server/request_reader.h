@@ -45,6 +45,13 @@ enum status request_reader_array(struct request_reader *reader, const char *name
 /* UNSUPPORTED if the field is set to anything but null, false, "", [] or {}. `why` ends the sentence. */
 enum status request_reader_refuse(struct request_reader *reader, const char *name, const char *why);
 
+/* UNSUPPORTED if a field that nobody asked for is set to anything but null. `expected` ends the sentence. */
+enum status request_reader_refuse_unknown(struct request_reader *reader, const char *expected);
+
+/* Hands on what reading an object within this one has come to, and the field at fault. */
+enum status request_reader_forward(struct request_reader *reader, const struct request_reader *inner,
+                                   enum status status);
+
 /* Names the field at fault and raises the error. */
 enum status request_reader_fail(struct request_reader *reader, const char *name, enum status status,
                                 const char *format, ...) __attribute__((format(printf, 4, 5)));
