@@ -165,15 +165,13 @@ static enum status read_form(struct answer *answer, struct request_chat *chat) {
     const struct json *text = NULL;
     TRY(request_reader_object(&answer->reader, "reasoning", &reasoning));
     TRY(request_reader_object(&answer->reader, "text", &text));
-    const char *effort = json_text(json_get(reasoning, "effort"), NULL);
-    if (effort != NULL) {
-        TRY(request_chat_set_effort(chat, &answer->reader, "reasoning.effort", effort));
-    }
+    TRY(request_chat_read_effort(chat, &answer->reader, "reasoning.", reasoning));
     const struct json *format = json_get(text, "format");
     if (format == NULL || json_kind(format) == JSON_KIND_NULL) {
         return STATUS_OK;
     }
-    return request_grammar_read_format(&answer->settings, &answer->reader, format, true, &answer->arena);
+    return request_grammar_read_format(&answer->settings, &answer->reader, "text.format", format, true,
+                                       &answer->arena);
 }
 
 static enum status read_request(struct answer *answer) {

@@ -47,8 +47,8 @@ static enum status set_schema(struct answer_settings *settings, struct request_r
 }
 
 enum status request_grammar_read_format(struct answer_settings *settings, struct request_reader *reader,
-                                        const struct json *format, bool is_schema_flat, struct arena *arena) {
-    static const char name[] = "response_format";
+                                        const char *name, const struct json *format, bool is_schema_flat,
+                                        struct arena *arena) {
     const char *type = json_text(json_get(format, "type"), NULL);
     if (type == NULL) {
         return request_reader_fail(reader, name, STATUS_BAD_FORMAT,
@@ -68,9 +68,8 @@ enum status request_grammar_read_format(struct answer_settings *settings, struct
     const struct json *schema = json_get(holder, "schema");
     if (schema == NULL) {
         return request_reader_fail(
-            reader, name, STATUS_BAD_FORMAT,
-            "has no schema; it looks like {\"type\": \"json_schema\", \"json_schema\": "
-            "{\"name\": ..., \"schema\": {...}}}");
+            reader, name, STATUS_BAD_FORMAT, "has no schema; it looks like {\"type\": \"json_schema\", %s}",
+            is_schema_flat ? "\"schema\": {...}" : "\"json_schema\": {\"name\": ..., \"schema\": {...}}");
     }
     return set_schema(settings, reader, name, schema, arena);
 }
@@ -160,7 +159,7 @@ enum status request_grammar_read(struct answer_settings *settings, struct reques
     const struct json *format = NULL;
     TRY(request_reader_object(reader, "response_format", &format));
     if (format != NULL) {
-        TRY(request_grammar_read_format(settings, reader, format, false, arena));
+        TRY(request_grammar_read_format(settings, reader, "response_format", format, false, arena));
     }
     TRY(read_structured_outputs(settings, reader, arena));
     TRY(read_forms(settings, reader, &names, arena));

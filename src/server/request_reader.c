@@ -106,6 +106,34 @@ enum status request_reader_text(struct request_reader *reader, const char *name,
     return STATUS_OK;
 }
 
+/* "a, b or c" */
+static void list_words(const char *const *words, char list[SENTENCE_BYTES]) {
+    size_t length = 0;
+    list[0] = '\0';
+    for (size_t i = 0; words[i] != NULL && length < SENTENCE_BYTES; i++) {
+        const char *between = i == 0 ? "" : words[i + 1] == NULL ? " or " : ", ";
+        length += (size_t)snprintf(list + length, SENTENCE_BYTES - length, "%s%s", between, words[i]);
+    }
+}
+
+enum status request_reader_word(struct request_reader *reader, const char *name, const char *const *words,
+                                const char **out) {
+    char list[SENTENCE_BYTES];
+    const char *text = *out;
+    TRY(request_reader_text(reader, name, &text, NULL));
+    for (size_t i = 0; words[i] != NULL && text != NULL; i++) {
+        if (strcmp(words[i], text) == 0) {
+            *out = words[i];
+            return STATUS_OK;
+        }
+    }
+    list_words(words, list);
+    if (text == NULL) {
+        return request_reader_fail(reader, name, STATUS_BAD_FORMAT, "is missing; use %s", list);
+    }
+    return request_reader_fail(reader, name, STATUS_UNSUPPORTED, "is \"%.60s\"; use %s", text, list);
+}
+
 enum status request_reader_object(struct request_reader *reader, const char *name, const struct json **out) {
     const struct json *value = request_reader_get(reader, name);
     if (value != NULL && json_kind(value) != JSON_KIND_OBJECT) {

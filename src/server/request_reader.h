@@ -39,6 +39,11 @@ enum status request_reader_number(struct request_reader *reader, const char *nam
 /* `length` may be NULL if the text must not hold NULs. Borrowed from the document. */
 enum status request_reader_text(struct request_reader *reader, const char *name, const char **out,
                                 size_t *length);
+
+/* One of the words, of which the last is followed by NULL. `*out` may be NULL before: then it must be there.
+ */
+enum status request_reader_word(struct request_reader *reader, const char *name, const char *const *words,
+                                const char **out);
 enum status request_reader_object(struct request_reader *reader, const char *name, const struct json **out);
 enum status request_reader_array(struct request_reader *reader, const char *name, const struct json **out);
 

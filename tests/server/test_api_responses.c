@@ -262,8 +262,10 @@ static void test_refusals(void **state) {
         {"{\"input\":\"\",\"background\":true,\"stream\":true}", "background", 400},
         {"{\"input\":\"\",\"top_logprobs\":2}", "top_logprobs", 400},
         {"{\"input\":\"\",\"max_output_tokens\":0}", "max_output_tokens", 400},
-        {"{\"input\":\"\",\"text\":{\"format\":{\"type\":\"x\"}}}", "response_format", 400},
+        {"{\"input\":\"\",\"text\":{\"format\":{\"type\":\"x\"}}}", "text.format", 400},
+        {"{\"input\":\"\",\"text\":{\"format\":{\"type\":\"json_schema\"}}}", "text.format", 400},
         {"{\"input\":\"\",\"reasoning\":{\"effort\":\"much\"}}", "reasoning.effort", 400},
+        {"{\"input\":\"\",\"reasoning\":{\"effort\":7}}", "reasoning.effort", 400},
         {"{\"input\":\"\",\"model\":\"no\"}", "model", 404},
     };
     struct api_fixture *fixture = *state;
