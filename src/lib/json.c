@@ -17,6 +17,9 @@
 /* Far above what a configuration or request needs, far below what our recursion could not stand. */
 enum { JSON_DEPTH_MAX = 512 };
 
+/* Of a number in an error. */
+enum { QUOTED_DIGITS_MAX = 40 };
+
 static json_t *library_value(const struct json *value) {
     return (json_t *)(uintptr_t)value;
 }
@@ -59,6 +62,22 @@ static void make_printable(char *text) {
     }
 }
 
+/* The library stopped behind a number that no type holds; it quotes short ones only. */
+static enum status refuse_number(const char *bytes, const json_error_t *error, const char *what) {
+    static const char characters[] = "+-.0123456789eE";
+    size_t end = (size_t)error->position;
+    size_t start = end;
+    while (start > 0 && memchr(characters, bytes[start - 1], sizeof characters - 1) != NULL) {
+        start--;
+    }
+    bool is_cut = end - start > QUOTED_DIGITS_MAX;
+    FAIL(STATUS_BAD_FORMAT,
+         "%s has the number %.*s%s, which is too large: line %d, column %d; whole numbers are from -2^63 to "
+         "2^63 - 1, others up to 1.8e308",
+         what, is_cut ? QUOTED_DIGITS_MAX : (int)(end - start), bytes + start, is_cut ? "..." : "",
+         error->line, error->column);
+}
+
 enum status json_parse(const char *bytes, size_t length, const char *what, struct json **out) {
     *out = NULL;
     CHECK(length > 0, STATUS_BAD_FORMAT, "%s is empty; expected a JSON value", what);
@@ -71,10 +90,9 @@ enum status json_parse(const char *bytes, size_t length, const char *what, struc
         make_printable(error.text);
         CHECK(json_error_code(&error) != json_error_out_of_memory, STATUS_OUT_OF_MEMORY,
               "out of memory while reading %s", what);
-        CHECK(json_error_code(&error) != json_error_numeric_overflow, STATUS_BAD_FORMAT,
-              "%s has a number that is too large: line %d, column %d: %s; whole numbers end at 2^63 - 1, "
-              "others at 1.8e308",
-              what, error.line, error.column, error.text);
+        if (json_error_code(&error) == json_error_numeric_overflow) {
+            return refuse_number(bytes, &error, what);
+        }
         FAIL(STATUS_BAD_FORMAT, "%s is not valid JSON: line %d, column %d: %s", what, error.line,
              error.column, error.text);
     }
