@@ -29,9 +29,10 @@ static enum status read_format(struct message_prompt *prompt) {
     TRY(request_reader_object(prompt->reader, "output_config", &output));
     TRY(request_reader_object(prompt->reader, "output_format", &format));
     const struct json *inner = json_get(output, "format");
+    inner = inner != NULL && json_kind(inner) == JSON_KIND_NULL ? NULL : inner;
     const char *name = inner != NULL ? "output_config.format" : "output_format";
     format = inner != NULL ? inner : format;
-    if (format == NULL || json_kind(format) == JSON_KIND_NULL) {
+    if (format == NULL) {
         return STATUS_OK;
     }
     return request_grammar_read_format(prompt->settings, prompt->reader, name, format, true, prompt->arena);
@@ -84,7 +85,7 @@ static enum status convert_tool_choice(struct request_reader *reader, struct req
 static enum status read_tool_choice(struct message_prompt *prompt, const struct json *tools) {
     const struct json *value = NULL;
     TRY(request_reader_object(prompt->reader, "tool_choice", &value));
-    struct request_tool_choice choice = {.word = "auto"};
+    struct request_tool_choice choice = {.word = "auto", .schema_name = "input_schema"};
     if (value != NULL) {
         struct request_reader inner;
         TRY(request_reader_init(&inner, value, "tool_choice."));

@@ -136,7 +136,8 @@ static enum status read_tool_choice(struct answer *answer, const struct json *to
     bool is_parallel = true;
     TRY(request_reader_bool(reader, "parallel_tool_calls", &is_parallel));
     const struct json *value = request_reader_get(reader, "tool_choice");
-    struct request_tool_choice choice = {.word = "auto", .is_serial = !is_parallel};
+    struct request_tool_choice choice = {
+        .word = "auto", .is_serial = !is_parallel, .schema_name = "parameters"};
     if (value != NULL) {
         choice.word = json_text(value, NULL);
         choice.name = json_text(json_get(value, "name"), NULL);

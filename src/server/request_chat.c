@@ -125,7 +125,8 @@ enum status request_chat_choose_tools(struct answer_settings *settings, struct r
     }
     enum status status = string_buffer_check(&text);
     if (status == STATUS_OK) {
-        status = request_grammar_set_tools(settings, reader, tools, text.data, !choice->is_serial, arena);
+        status = request_grammar_set_tools(settings, reader, tools, choice->schema_name, text.data,
+                                           !choice->is_serial, arena);
     }
     string_buffer_deinit(&text);
     return status;

@@ -35,7 +35,8 @@ enum status request_chat_read_tools(struct answer_settings *settings, struct req
 /* Which tool the model calls: the function `name`; without one `word`, which is none, auto or required. */
 struct request_tool_choice {
     const char *word, *name;
-    bool is_serial; /* at most one call */
+    bool is_serial;          /* at most one call */
+    const char *schema_name; /* what the API calls a tool's schema, for errors; NULL: as chat does */
 };
 
 /* Sets the settings by a choice among a list of chat's tools (NULL or empty: there are none). */

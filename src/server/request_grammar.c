@@ -169,15 +169,19 @@ enum status request_grammar_read(struct answer_settings *settings, struct reques
 }
 
 enum status request_grammar_set_tools(struct answer_settings *settings, struct request_reader *reader,
-                                      const struct json *tools, const char *choice_json, bool is_parallel,
-                                      struct arena *arena) {
+                                      const struct json *tools, const char *schema_name,
+                                      const char *choice_json, bool is_parallel, struct arena *arena) {
     bool is_auto = strcmp(choice_json, "\"auto\"") == 0;
     if (settings->grammar != SERVICE_GRAMMAR_NONE && is_auto) {
         return STATUS_OK;
     }
     struct string_buffer text = {0};
     enum status status = STATUS_OK;
-    string_buffer_append_text(&text, "{\"tools\":");
+    string_buffer_append_text(&text, "{");
+    if (schema_name != NULL) {
+        string_buffer_append_format(&text, "\"schema_name\":\"%s\",", schema_name);
+    }
+    string_buffer_append_text(&text, "\"tools\":");
     TRY_GOTO(json_write(tools, &text));
     string_buffer_append_format(&text, ",\"tool_choice\":%s,\"parallel_tool_calls\":%s}", choice_json,
                                 is_parallel ? "true" : "false");

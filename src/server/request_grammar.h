@@ -21,10 +21,11 @@ enum status request_grammar_read_format(struct answer_settings *settings, struct
 
 /*
  * The form of tool calls: `choice_json` is "auto" or "required" with its quotes, or a function's object.
- * "auto" gives way to another form; together with one, the others are BAD_ARGUMENT.
+ * "auto" gives way to another form; together with one, the others are BAD_ARGUMENT. `schema_name`: see
+ * struct request_tool_choice.
  */
 enum status request_grammar_set_tools(struct answer_settings *settings, struct request_reader *reader,
-                                      const struct json *tools, const char *choice_json, bool is_parallel,
-                                      struct arena *arena);
+                                      const struct json *tools, const char *schema_name,
+                                      const char *choice_json, bool is_parallel, struct arena *arena);
 
 #endif

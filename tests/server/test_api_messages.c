@@ -245,6 +245,8 @@ static void test_refusals(void **state) {
          "output_config.format has the type \"xml\"", 400},
         {"{" HI ",\"output_format\":{\"type\":\"json_schema\"}}",
          "output_format has no schema; it looks like {\"type\": \"json_schema\", \"schema\": {...}}", 400},
+        {"{" HI ",\"output_config\":{\"format\":null},\"output_format\":{\"type\":\"xml\"}}",
+         "output_format has", 400},
         {"{" HI ",\"output_config\":{\"effort\":7}}", "output_config.effort is not a string", 400},
         {"{" HI ",\"system\":7}", "system is neither", 400},
         {"{" HI ",\"system\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":null}]}",

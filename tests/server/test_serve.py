@@ -64,6 +64,23 @@ def test_errors(server):
     assert reply.status == 400 and error_of(reply)["type"] == "BadRequestError", reply.body
 
 
+def test_faults_have_the_names_of_their_api(server):
+    """A tool whose schema is at fault: the place as the client wrote it."""
+    schema = {"type": "object", "properties": {"a": {"type": "strin"}}}
+    user = [{"role": "user", "content": "hi"}]
+    cases = {
+        "/v1/chat/completions": ({"messages": user, "tools": [{"type": "function", "function": {"name": "f", "parameters": schema}}]},
+                                 "$.tools[0].function.parameters.properties.a"),
+        "/v1/messages": ({"messages": user, "max_tokens": 9, "tools": [{"name": "f", "input_schema": schema}]},
+                         "$.tools[0].input_schema.properties.a"),
+        "/v1/responses": ({"input": "hi", "tools": [{"type": "function", "name": "f", "parameters": schema}]},
+                          "$.tools[0].parameters.properties.a"),
+    }
+    for path, (body, place) in cases.items():
+        reply = server.post(path, body)
+        assert reply.status == 400 and f" at {place} is " in error_of(reply)["message"], reply.body
+
+
 def test_request_ids(server):
     """A client's id comes back and names the answer; one that could forge a line does not."""
     body = {"prompt": "Once", "max_tokens": 1}
@@ -437,8 +454,8 @@ def test_options_of_vllm():
 
 def main():
     with Serve(PROGRAM, MODEL, "--max-model-len", "2048") as server:
-        for test in (test_own_paths, test_errors, test_request_ids, test_access_log, test_leaving, test_rates,
-                     test_cors_off):
+        for test in (test_own_paths, test_errors, test_faults_have_the_names_of_their_api, test_request_ids, test_access_log,
+                     test_leaving, test_rates, test_cors_off):
             test(server)
     for test in (test_keys_and_origins, test_full, test_worker_death, test_replicas_that_share_experts, test_drain,
                  test_second_signal, test_drain_limit, test_options_of_vllm, test_full_pipe, test_full_stderr):

@@ -148,6 +148,16 @@ static void test_parameters_that_are_null(void **state) {
     grammar_destroy(&null);
 }
 
+/* A schema at fault is named as the client's API names it. */
+static void test_names_of_schemas(void **state) {
+    (void)state;
+#define BAD_TOOL "\"tools\": [{\"function\": {\"name\": \"f\", \"parameters\": {\"type\": \"strin\"}}}]}"
+    assert_grammar_refused(GRAMMAR_TOOLS, "{" BAD_TOOL, "at $.tools[0].function.parameters is not one");
+    assert_grammar_refused(GRAMMAR_TOOLS, "{\"schema_name\": \"input_schema\", " BAD_TOOL,
+                           "at $.tools[0].input_schema is not one");
+#undef BAD_TOOL
+}
+
 static void test_depths(void **state) {
     (void)state;
     check_nested(GRAMMAR_REGEX, "(", "a", ")", 150, NULL);
@@ -217,6 +227,7 @@ int main(void) {
         cmocka_unit_test(test_parameters_that_are_null),
         cmocka_unit_test(test_counts),
         cmocka_unit_test(test_subsets),
+        cmocka_unit_test(test_names_of_schemas),
         cmocka_unit_test(test_depths),
         cmocka_unit_test(test_chains),
         cmocka_unit_test(test_wrong_kinds),

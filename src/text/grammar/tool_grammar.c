@@ -13,6 +13,7 @@ struct tool_request {
     const struct json *tools;
     enum tool_choice choice;
     const char *name; /* of TOOL_CHOICE_NAMED */
+    const char *schema_name;
     bool is_parallel;
 };
 
@@ -42,6 +43,8 @@ static enum status read_request(const struct json *description, struct tool_requ
     const struct json *parallel = json_get(description, "parallel_tool_calls");
     out->tools = json_get(description, "tools");
     out->is_parallel = parallel == NULL || json_bool(parallel);
+    const char *schema_name = json_text(json_get(description, "schema_name"), NULL);
+    out->schema_name = schema_name == NULL ? "function.parameters" : schema_name;
     size_t count = json_length(out->tools);
     CHECK(out->tools != NULL && json_kind(out->tools) == JSON_KIND_ARRAY && count > 0, STATUS_BAD_FORMAT,
           "\"tools\" is no array of one or more tools");
@@ -65,10 +68,11 @@ static enum status read_name(const struct json *function, size_t index, const ch
 }
 
 /* `<DSinvoke name="NAME">`, a newline, the parameters, a newline, `</DSinvoke>` */
-static enum status add_tool(const struct json_grammar *json, const struct json *function, size_t index,
+static enum status add_tool(const struct json_grammar *json, const struct tool_request *request, size_t index,
                             const char *name, uint32_t *rule) {
     struct grammar_builder *builder = json->builder;
-    const char *path = arena_format(&builder->arena, "$.tools[%zu].function.parameters", index);
+    const struct json *function = function_of(json_at(request->tools, index));
+    const char *path = arena_format(&builder->arena, "$.tools[%zu].%s", index, request->schema_name);
     CHECK_MEMORY(path);
     const struct json *strict = json_get(function, "strict");
     bool is_free = strict != NULL && json_kind(strict) == JSON_KIND_BOOL && !json_bool(strict);
@@ -95,15 +99,14 @@ static enum status add_calls(const struct json_grammar *json, const struct tool_
     uint32_t end = nfa_add_state(nfa);
     bool is_found = false;
     for (size_t i = 0; i < json_length(request->tools); i++) {
-        const struct json *function = function_of(json_at(request->tools, i));
         const char *name;
         uint32_t rule;
-        TRY(read_name(function, i, &name));
+        TRY(read_name(function_of(json_at(request->tools, i)), i, &name));
         if (request->choice == TOOL_CHOICE_NAMED && strcmp(name, request->name) != 0) {
             continue;
         }
         is_found = true;
-        TRY(add_tool(json, function, i, name, &rule));
+        TRY(add_tool(json, request, i, name, &rule));
         nfa_add_empty(nfa, grammar_add_call(nfa, 0, rule), end);
     }
     CHECK(is_found, STATUS_BAD_FORMAT, "tool_choice names the function \"%s\", which is not among the tools",

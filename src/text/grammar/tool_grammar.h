@@ -6,7 +6,8 @@
  *
  *   {"tools": [{"type": "function", "function": {"name", "parameters", "strict"}}, ...],
  *    "tool_choice": "auto" | "required" | "none" | {"type": "function", "function": {"name"}},
- *    "parallel_tool_calls": true | false}
+ *    "parallel_tool_calls": true | false,
+ *    "schema_name": what the client calls a tool's schema, for errors; "function.parameters" without it}
  *
  * auto: text, then perhaps one block of calls, which ends the answer. required, or a function: the block at
  * once. Parameters meet their schemas: strings stand as they are, other values as JSON. Up to 8 declared
