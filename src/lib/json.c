@@ -71,6 +71,10 @@ enum status json_parse(const char *bytes, size_t length, const char *what, struc
         make_printable(error.text);
         CHECK(json_error_code(&error) != json_error_out_of_memory, STATUS_OUT_OF_MEMORY,
               "out of memory while reading %s", what);
+        CHECK(json_error_code(&error) != json_error_numeric_overflow, STATUS_BAD_FORMAT,
+              "%s has a number that is too large: line %d, column %d: %s; whole numbers end at 2^63 - 1, "
+              "others at 1.8e308",
+              what, error.line, error.column, error.text);
         FAIL(STATUS_BAD_FORMAT, "%s is not valid JSON: line %d, column %d: %s", what, error.line,
              error.column, error.text);
     }

@@ -3,7 +3,6 @@
 
 #include <float.h>
 #include <stdlib.h>
-#include <string.h>
 
 static const double number_limit = 1e9;
 
@@ -210,10 +209,7 @@ static enum status read_stream_options(struct answer_settings *settings, struct 
     if (status == STATUS_OK) {
         status = request_reader_bool(&inner, "continuous_usage_stats", &settings->is_usage_continuous);
     }
-    if (status != STATUS_OK) {
-        memcpy(reader->parameter, inner.parameter, sizeof reader->parameter);
-        return error_forward(status, ERROR_HERE);
-    }
+    TRY(request_reader_forward(reader, &inner, status));
     settings->includes_usage = settings->includes_usage || includes_usage;
     settings->is_usage_continuous = settings->is_usage_continuous && settings->includes_usage;
     return STATUS_OK;

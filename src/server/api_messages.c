@@ -10,6 +10,9 @@
 
 static const char messages_path[] = "/v1/messages";
 
+/* Anthropic's own bound of thinking.budget_tokens. */
+enum { THINKING_BUDGET_LEAST = 1024 };
+
 /* What a conversation is read into, for an answer or to be counted. */
 struct message_prompt {
     struct api *api;
@@ -26,49 +29,66 @@ static enum status read_format(struct message_prompt *prompt) {
     TRY(request_reader_object(prompt->reader, "output_config", &output));
     TRY(request_reader_object(prompt->reader, "output_format", &format));
     const struct json *inner = json_get(output, "format");
+    const char *name = inner != NULL ? "output_config.format" : "output_format";
     format = inner != NULL ? inner : format;
     if (format == NULL || json_kind(format) == JSON_KIND_NULL) {
         return STATUS_OK;
     }
-    return request_grammar_read_format(prompt->settings, prompt->reader, format, true, prompt->arena);
+    return request_grammar_read_format(prompt->settings, prompt->reader, name, format, true, prompt->arena);
 }
 
-/* {"type": "enabled" | "adaptive" | "disabled"}; a budget has no meaning here. */
+/*
+ * {"type": "enabled" | "adaptive" | "disabled"}. A budget is a target that the API does not promise to keep:
+ * a good one changes nothing here, one that the API does not allow is refused.
+ */
+static enum status read_thinking_switch(struct request_chat *chat, struct request_reader *reader) {
+    static const char *const types[] = {"enabled", "adaptive", "disabled", NULL};
+    const char *type = NULL;
+    int64_t budget_tokens = 0;
+    TRY(request_reader_word(reader, "type", types, &type));
+    chat->format.is_thinking = strcmp(type, "disabled") != 0;
+    return request_reader_integer(reader, "budget_tokens", THINKING_BUDGET_LEAST, INT32_MAX, &budget_tokens);
+}
+
 static enum status read_thinking(struct request_chat *chat, struct request_reader *reader) {
     const struct json *thinking = NULL;
     const struct json *output = NULL;
     TRY(request_reader_object(reader, "thinking", &thinking));
     TRY(request_reader_object(reader, "output_config", &output));
-    const char *effort = json_text(json_get(output, "effort"), NULL);
-    if (effort != NULL) {
-        TRY(request_chat_set_effort(chat, reader, "output_config.effort", effort));
-    }
+    TRY(request_chat_read_effort(chat, reader, "output_config.", output));
     if (thinking == NULL) {
         return STATUS_OK;
     }
-    const char *type = json_text(json_get(thinking, "type"), NULL);
-    bool is_off = type != NULL && strcmp(type, "disabled") == 0;
-    bool is_on = type != NULL && (strcmp(type, "enabled") == 0 || strcmp(type, "adaptive") == 0);
-    if (!is_off && !is_on) {
-        return request_reader_fail(reader, "thinking", STATUS_BAD_FORMAT,
-                                   "needs a \"type\" that is enabled, adaptive or disabled");
+    struct request_reader inner;
+    TRY(request_reader_init(&inner, thinking, "thinking."));
+    return request_reader_forward(reader, &inner, read_thinking_switch(chat, &inner));
+}
+
+/* {"type": "auto" | "any" | "none"}, or "tool" with a name; chat has the word "required" for "any". */
+static enum status convert_tool_choice(struct request_reader *reader, struct request_tool_choice *choice) {
+    static const char *const types[] = {"auto", "any", "tool", "none", NULL};
+    const char *type = NULL;
+    TRY(request_reader_word(reader, "type", types, &type));
+    choice->word = strcmp(type, "any") == 0 ? "required" : type;
+    TRY(request_reader_bool(reader, "disable_parallel_tool_use", &choice->is_serial));
+    if (strcmp(type, "tool") == 0) {
+        TRY(request_reader_text(reader, "name", &choice->name, NULL));
+        if (choice->name == NULL) {
+            return request_reader_fail(reader, "name", STATUS_BAD_FORMAT,
+                                       "is missing; the type tool needs the name of one of the tools");
+        }
     }
-    chat->format.is_thinking = is_on;
     return STATUS_OK;
 }
 
-/* {"type": "auto" | "any" | "none"}, or "tool" with a name. */
 static enum status read_tool_choice(struct message_prompt *prompt, const struct json *tools) {
     const struct json *value = NULL;
     TRY(request_reader_object(prompt->reader, "tool_choice", &value));
     struct request_tool_choice choice = {.word = "auto"};
     if (value != NULL) {
-        const char *type = json_text(json_get(value, "type"), NULL);
-        choice.word = type != NULL && strcmp(type, "any") == 0 ? "required" : type;
-        if (type != NULL && strcmp(type, "tool") == 0) {
-            choice.name = json_text(json_get(value, "name"), NULL);
-        }
-        choice.is_serial = json_bool(json_get(value, "disable_parallel_tool_use"));
+        struct request_reader inner;
+        TRY(request_reader_init(&inner, value, "tool_choice."));
+        TRY(request_reader_forward(prompt->reader, &inner, convert_tool_choice(&inner, &choice)));
     }
     return request_chat_choose_tools(prompt->settings, prompt->reader, prompt->arena, tools, &choice);
 }

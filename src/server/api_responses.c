@@ -7,6 +7,7 @@
 #include "server/request_grammar.h"
 #include "server/responses_reply.h"
 #include "server/responses_request.h"
+#include "server/responses_truncation.h"
 #include "text/json_writer.h"
 
 static const char responses_path[] = "/v1/responses";
@@ -59,6 +60,7 @@ static enum status refuse_fields(struct request_reader *reader) {
         "include",          "stream_options",  "safety_identifier",     "request_id",
         "prompt_cache_key", "client_metadata", "prompt_cache_retention"};
     int64_t top_count = 0;
+    int64_t built_in_count = 0;
     TRY(request_reader_refuse(reader, "conversation", "use previous_response_id"));
     TRY(request_reader_refuse(reader, "prompt", "send the text as input"));
     TRY(request_reader_integer(reader, "top_logprobs", 0, SLUICE_LOG_PROBABILITIES_MAX, &top_count));
@@ -66,6 +68,8 @@ static enum status refuse_fields(struct request_reader *reader) {
         return request_reader_fail(reader, "top_logprobs", STATUS_UNSUPPORTED,
                                    "is not supported here; /v1/chat/completions gives log-probabilities");
     }
+    /* Counts calls of tools that a server runs; this one runs none, so that any limit is kept. */
+    TRY(request_reader_integer(reader, "max_tool_calls", 0, INT32_MAX, &built_in_count));
     for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++) {
         request_reader_get(reader, ignored[i]);
     }
@@ -140,6 +144,18 @@ static enum status read_tool_choice(struct answer *answer, const struct json *to
     return request_chat_choose_tools(&answer->settings, reader, &answer->arena, tools, &choice);
 }
 
+static enum status encode(struct answer *answer, const struct request_chat *chat,
+                          struct chat_conversation *conversation) {
+    static const char *const words[] = {"auto", "disabled", NULL};
+    const char *truncation = "disabled";
+    TRY(request_reader_word(&answer->reader, "truncation", words, &truncation));
+    if (strcmp(truncation, "auto") == 0) {
+        return responses_truncation_encode(answer, chat, conversation);
+    }
+    return request_chat_encode(chat, answer->api->options.tokenizer, conversation, &answer->settings,
+                               &answer->prompts[0].ids);
+}
+
 static enum status read_conversation(struct answer *answer, const struct request_chat *chat) {
     struct string_buffer text = {0};
     struct json *converted = NULL;
@@ -152,8 +168,7 @@ static enum status read_conversation(struct answer *answer, const struct request
     TRY_GOTO(read_tool_choice(answer, tools));
     TRY_GOTO(chat_conversation_parse(json_get(converted, "messages"), tools, &answer->arena, &conversation));
     TRY_GOTO(answer_add_prompts(answer, 1));
-    TRY_GOTO(request_chat_encode(chat, answer->api->options.tokenizer, &conversation, &answer->settings,
-                                 &answer->prompts[0].ids));
+    TRY_GOTO(encode(answer, chat, &conversation));
 fail:
     json_free(&converted);
     string_buffer_deinit(&text);
@@ -165,15 +180,13 @@ static enum status read_form(struct answer *answer, struct request_chat *chat) {
     const struct json *text = NULL;
     TRY(request_reader_object(&answer->reader, "reasoning", &reasoning));
     TRY(request_reader_object(&answer->reader, "text", &text));
-    const char *effort = json_text(json_get(reasoning, "effort"), NULL);
-    if (effort != NULL) {
-        TRY(request_chat_set_effort(chat, &answer->reader, "reasoning.effort", effort));
-    }
+    TRY(request_chat_read_effort(chat, &answer->reader, "reasoning.", reasoning));
     const struct json *format = json_get(text, "format");
     if (format == NULL || json_kind(format) == JSON_KIND_NULL) {
         return STATUS_OK;
     }
-    return request_grammar_read_format(&answer->settings, &answer->reader, format, true, &answer->arena);
+    return request_grammar_read_format(&answer->settings, &answer->reader, "text.format", format, true,
+                                       &answer->arena);
 }
 
 static enum status read_request(struct answer *answer) {

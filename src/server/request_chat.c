@@ -7,9 +7,12 @@
 #include "server/request_grammar.h"
 #include "text/json_writer.h"
 
-enum status request_chat_set_effort(struct request_chat *chat, struct request_reader *reader,
-                                    const char *field, const char *effort) {
-    if (!chat_encode_options_set_effort(&chat->format, effort)) {
+/* `field` may be absent. */
+static enum status read_effort_field(struct request_chat *chat, struct request_reader *reader,
+                                     const char *field) {
+    const char *effort = NULL;
+    TRY(request_reader_text(reader, field, &effort, NULL));
+    if (effort != NULL && !chat_encode_options_set_effort(&chat->format, effort)) {
         return request_reader_fail(reader, field, STATUS_UNSUPPORTED,
                                    "is \"%.60s\"; use none, minimal, low, medium, high, xhigh or max",
                                    effort);
@@ -17,16 +20,22 @@ enum status request_chat_set_effort(struct request_chat *chat, struct request_re
     return STATUS_OK;
 }
 
+enum status request_chat_read_effort(struct request_chat *chat, struct request_reader *reader,
+                                     const char *place, const struct json *object) {
+    if (object == NULL) {
+        return STATUS_OK;
+    }
+    struct request_reader inner;
+    TRY(request_reader_init(&inner, object, place));
+    return request_reader_forward(reader, &inner, read_effort_field(chat, &inner, "effort"));
+}
+
 /* Arguments of a chat template that this model's has; others are another model's business. */
 static enum status read_template_arguments(struct request_chat *chat, struct request_reader *reader,
                                            const struct json *object) {
     struct request_reader inner;
     TRY(request_reader_init(&inner, object, "chat_template_kwargs."));
-    const char *effort = NULL;
-    enum status status = request_reader_text(&inner, "reasoning_effort", &effort, NULL);
-    if (effort != NULL) {
-        status = request_chat_set_effort(chat, &inner, "reasoning_effort", effort);
-    }
+    enum status status = read_effort_field(chat, &inner, "reasoning_effort");
     if (status == STATUS_OK) {
         status = request_reader_bool(&inner, "enable_thinking", &chat->format.is_thinking);
     }
@@ -36,11 +45,7 @@ static enum status read_template_arguments(struct request_chat *chat, struct req
     if (status == STATUS_OK) {
         status = request_reader_bool(&inner, "drop_thinking", &chat->format.is_reasoning_dropped);
     }
-    if (status != STATUS_OK) {
-        memcpy(reader->parameter, inner.parameter, sizeof reader->parameter);
-        return error_forward(status, ERROR_HERE);
-    }
-    return STATUS_OK;
+    return request_reader_forward(reader, &inner, status);
 }
 
 enum status request_chat_init(struct request_chat *chat, const struct api *api) {
@@ -59,12 +64,8 @@ enum status request_chat_init(struct request_chat *chat, const struct api *api) 
 }
 
 enum status request_chat_read_thinking(struct request_chat *chat, struct request_reader *reader) {
-    const char *effort = NULL;
     const struct json *arguments = NULL;
-    TRY(request_reader_text(reader, "reasoning_effort", &effort, NULL));
-    if (effort != NULL) {
-        TRY(request_chat_set_effort(chat, reader, "reasoning_effort", effort));
-    }
+    TRY(read_effort_field(chat, reader, "reasoning_effort"));
     TRY(request_reader_object(reader, "chat_template_kwargs", &arguments));
     return arguments == NULL ? STATUS_OK : read_template_arguments(chat, reader, arguments);
 }
@@ -96,8 +97,7 @@ static enum status check_choice(struct request_reader *reader, const struct json
     }
     if (choice->name != NULL && !has_tool(tools, choice->name)) {
         return request_reader_fail(reader, field, STATUS_BAD_ARGUMENT,
-                                   "names the function \"%.100s\", which is not among the tools",
-                                   choice->name);
+                                   "names \"%.100s\", which is not among the tools", choice->name);
     }
     return STATUS_OK;
 }

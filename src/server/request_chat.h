@@ -21,10 +21,11 @@ struct request_chat {
 /* The operator's switches; BAD_FORMAT if they are no JSON object. */
 enum status request_chat_init(struct request_chat *chat, const struct api *api);
 
+/* Reads "effort" of an object within the request; NULL has none. `place` is in front of it in errors. */
+enum status request_chat_read_effort(struct request_chat *chat, struct request_reader *reader,
+                                     const char *place, const struct json *object);
+
 /* Reads reasoning_effort and chat_template_kwargs. */
-/* `field` is of the reader, for the error. */
-enum status request_chat_set_effort(struct request_chat *chat, struct request_reader *reader,
-                                    const char *field, const char *effort);
 enum status request_chat_read_thinking(struct request_chat *chat, struct request_reader *reader);
 
 /* Reads tools, tool_choice and parallel_tool_calls into the settings. `*tools` is NULL if there are none. */

@@ -47,8 +47,8 @@ static enum status set_schema(struct answer_settings *settings, struct request_r
 }
 
 enum status request_grammar_read_format(struct answer_settings *settings, struct request_reader *reader,
-                                        const struct json *format, bool is_schema_flat, struct arena *arena) {
-    static const char name[] = "response_format";
+                                        const char *name, const struct json *format, bool is_schema_flat,
+                                        struct arena *arena) {
     const char *type = json_text(json_get(format, "type"), NULL);
     if (type == NULL) {
         return request_reader_fail(reader, name, STATUS_BAD_FORMAT,
@@ -68,9 +68,8 @@ enum status request_grammar_read_format(struct answer_settings *settings, struct
     const struct json *schema = json_get(holder, "schema");
     if (schema == NULL) {
         return request_reader_fail(
-            reader, name, STATUS_BAD_FORMAT,
-            "has no schema; it looks like {\"type\": \"json_schema\", \"json_schema\": "
-            "{\"name\": ..., \"schema\": {...}}}");
+            reader, name, STATUS_BAD_FORMAT, "has no schema; it looks like {\"type\": \"json_schema\", %s}",
+            is_schema_flat ? "\"schema\": {...}" : "\"json_schema\": {\"name\": ..., \"schema\": {...}}");
     }
     return set_schema(settings, reader, name, schema, arena);
 }
@@ -126,6 +125,8 @@ static enum status read_forms(struct answer_settings *settings, struct request_r
 static enum status read_structured_outputs(struct answer_settings *settings, struct request_reader *reader,
                                            struct arena *arena) {
     static const struct form_names names = {"json", "json_object", "regex", "choice", "grammar"};
+    static const char *const passed_over[] = {"disable_fallback", "disable_any_whitespace",
+                                              "whitespace_pattern"};
     const struct json *object = NULL;
     TRY(request_reader_object(reader, "structured_outputs", &object));
     if (object == NULL) {
@@ -137,11 +138,18 @@ static enum status read_structured_outputs(struct answer_settings *settings, str
     if (status == STATUS_OK) {
         status = request_reader_refuse(&inner, "structural_tag", "use tools, or a grammar");
     }
-    if (status != STATUS_OK) {
-        memcpy(reader->parameter, inner.parameter, sizeof reader->parameter);
-        return error_forward(status, ERROR_HERE);
+    if (status == STATUS_OK) {
+        status = request_reader_refuse(&inner, "disable_additional_properties",
+                                       "write \"additionalProperties\": false into the schema");
     }
-    return STATUS_OK;
+    /* How a form is enforced, and its blanks, are this server's own choice, here and in guided_*. */
+    for (size_t i = 0; i < sizeof passed_over / sizeof *passed_over; i++) {
+        request_reader_get(&inner, passed_over[i]);
+    }
+    if (status == STATUS_OK) {
+        status = request_reader_refuse_unknown(&inner, "use json, json_object, regex, choice or grammar");
+    }
+    return request_reader_forward(reader, &inner, status);
 }
 
 enum status request_grammar_read(struct answer_settings *settings, struct request_reader *reader,
@@ -151,11 +159,10 @@ enum status request_grammar_read(struct answer_settings *settings, struct reques
     const struct json *format = NULL;
     TRY(request_reader_object(reader, "response_format", &format));
     if (format != NULL) {
-        TRY(request_grammar_read_format(settings, reader, format, false, arena));
+        TRY(request_grammar_read_format(settings, reader, "response_format", format, false, arena));
     }
     TRY(read_structured_outputs(settings, reader, arena));
     TRY(read_forms(settings, reader, &names, arena));
-    /* How a form is enforced, and its blanks, are this server's own choice. */
     request_reader_get(reader, "guided_decoding_backend");
     request_reader_get(reader, "guided_whitespace_pattern");
     return request_reader_refuse(reader, "structural_tag", "use tools, or a grammar");

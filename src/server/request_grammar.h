@@ -12,10 +12,12 @@ enum status request_grammar_read(struct answer_settings *settings, struct reques
 
 /*
  * Reads the object of a format: {"type": "text" | "json_object" | "json_schema", ...}. Its schema stands in
- * the object itself if it is flat, else within "json_schema". Errors name the field response_format.
+ * the object itself if it is flat, else within "json_schema". `name` is what the API calls the object, for
+ * errors.
  */
 enum status request_grammar_read_format(struct answer_settings *settings, struct request_reader *reader,
-                                        const struct json *format, bool is_schema_flat, struct arena *arena);
+                                        const char *name, const struct json *format, bool is_schema_flat,
+                                        struct arena *arena);
 
 /*
  * The form of tool calls: `choice_json` is "auto" or "required" with its quotes, or a function's object.

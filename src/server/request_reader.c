@@ -106,6 +106,34 @@ enum status request_reader_text(struct request_reader *reader, const char *name,
     return STATUS_OK;
 }
 
+/* "a, b or c" */
+static void list_words(const char *const *words, char list[SENTENCE_BYTES]) {
+    size_t length = 0;
+    list[0] = '\0';
+    for (size_t i = 0; words[i] != NULL && length < SENTENCE_BYTES; i++) {
+        const char *between = i == 0 ? "" : words[i + 1] == NULL ? " or " : ", ";
+        length += (size_t)snprintf(list + length, SENTENCE_BYTES - length, "%s%s", between, words[i]);
+    }
+}
+
+enum status request_reader_word(struct request_reader *reader, const char *name, const char *const *words,
+                                const char **out) {
+    char list[SENTENCE_BYTES];
+    const char *text = *out;
+    TRY(request_reader_text(reader, name, &text, NULL));
+    for (size_t i = 0; words[i] != NULL && text != NULL; i++) {
+        if (strcmp(words[i], text) == 0) {
+            *out = words[i];
+            return STATUS_OK;
+        }
+    }
+    list_words(words, list);
+    if (text == NULL) {
+        return request_reader_fail(reader, name, STATUS_BAD_FORMAT, "is missing; use %s", list);
+    }
+    return request_reader_fail(reader, name, STATUS_UNSUPPORTED, "is \"%.60s\"; use %s", text, list);
+}
+
 enum status request_reader_object(struct request_reader *reader, const char *name, const struct json **out) {
     const struct json *value = request_reader_get(reader, name);
     if (value != NULL && json_kind(value) != JSON_KIND_OBJECT) {
@@ -155,6 +183,26 @@ static bool was_asked(const struct request_reader *reader, const char *name) {
         }
     }
     return false;
+}
+
+enum status request_reader_refuse_unknown(struct request_reader *reader, const char *expected) {
+    for (const struct json_member *member = json_first(reader->object); member != NULL;
+         member = json_next(reader->object, member)) {
+        const char *name = json_member_key(member, NULL);
+        if (json_kind(json_member_value(member)) != JSON_KIND_NULL && !was_asked(reader, name)) {
+            return request_reader_fail(reader, name, STATUS_UNSUPPORTED, "is not known; %s", expected);
+        }
+    }
+    return STATUS_OK;
+}
+
+enum status request_reader_forward(struct request_reader *reader, const struct request_reader *inner,
+                                   enum status status) {
+    if (status == STATUS_OK) {
+        return STATUS_OK;
+    }
+    memcpy(reader->parameter, inner->parameter, sizeof reader->parameter);
+    return error_forward(status, ERROR_HERE);
 }
 
 size_t request_reader_unknown_count(const struct request_reader *reader) {

@@ -39,11 +39,23 @@ enum status request_reader_number(struct request_reader *reader, const char *nam
 /* `length` may be NULL if the text must not hold NULs. Borrowed from the document. */
 enum status request_reader_text(struct request_reader *reader, const char *name, const char **out,
                                 size_t *length);
+
+/* One of the words, of which the last is followed by NULL. `*out` may be NULL before: then it must be there.
+ */
+enum status request_reader_word(struct request_reader *reader, const char *name, const char *const *words,
+                                const char **out);
 enum status request_reader_object(struct request_reader *reader, const char *name, const struct json **out);
 enum status request_reader_array(struct request_reader *reader, const char *name, const struct json **out);
 
 /* UNSUPPORTED if the field is set to anything but null, false, "", [] or {}. `why` ends the sentence. */
 enum status request_reader_refuse(struct request_reader *reader, const char *name, const char *why);
+
+/* UNSUPPORTED if a field that nobody asked for is set to anything but null. `expected` ends the sentence. */
+enum status request_reader_refuse_unknown(struct request_reader *reader, const char *expected);
+
+/* Hands on what reading an object within this one has come to, and the field at fault. */
+enum status request_reader_forward(struct request_reader *reader, const struct request_reader *inner,
+                                   enum status status);
 
 /* Names the field at fault and raises the error. */
 enum status request_reader_fail(struct request_reader *reader, const char *name, enum status status,

@@ -174,6 +174,12 @@ static void test_refusals(void **state) {
         {"\"guided_regex\":\"a\",\"guided_choice\":[\"b\"]", "guided_choice", "second form", 400},
         {"\"structured_outputs\":{\"regex\":7}", "structured_outputs.regex", "not a string", 400},
         {"\"structured_outputs\":{\"choice\":[]}", "structured_outputs.choice", "nothing to choose", 400},
+        {"\"structured_outputs\":{\"regexp\":\"a\"}", "structured_outputs.regexp",
+         "structured_outputs.regexp is not known; use json, json_object, regex, choice or grammar", 400},
+        {"\"structured_outputs\":{\"regex\":\"a\",\"pattern\":null,\"schema\":{}}",
+         "structured_outputs.schema", "not known", 400},
+        {"\"structured_outputs\":{\"json\":{},\"disable_additional_properties\":true}",
+         "structured_outputs.disable_additional_properties", "false into the schema", 400},
         {"\"reasoning_effort\":\"much\"", "reasoning_effort", "is \"much\"; use none, minimal, low", 400},
         {"\"reasoning_effort\":\"\"", "reasoning_effort", "use none", 400},
         {"\"chat_template_kwargs\":{\"reasoning_effort\":\"High\"}", "chat_template_kwargs.reasoning_effort",
@@ -219,6 +225,13 @@ static void test_grammars(void **state) {
         {"\"structured_outputs\":{\"regex\":\"a+\"}", SERVICE_GRAMMAR_REGEX, "a+"},
         {"\"structured_outputs\":{\"choice\":[\"a\",\"b\"]}", SERVICE_GRAMMAR_CHOICE, "[\"a\",\"b\"]"},
         {"\"structured_outputs\":{\"grammar\":\"root ::= x\"}", SERVICE_GRAMMAR_EBNF, "root ::= x"},
+        /* What clients write out of vLLM's object without having set it, and what changes blanks only. */
+        {"\"structured_outputs\":{\"regex\":\"a\",\"json\":null,\"structural_tag\":null,\"disable_fallback\":"
+         "false,"
+         "\"disable_any_whitespace\":true,\"disable_additional_properties\":false,\"whitespace_pattern\":\" "
+         "\","
+         "\"_backend\":null}",
+         SERVICE_GRAMMAR_REGEX, "a"},
         {"\"guided_json\":\"{}\"", SERVICE_GRAMMAR_JSON_SCHEMA, "{}"},
         {"\"guided_regex\":\"b\"", SERVICE_GRAMMAR_REGEX, "b"},
         {"\"guided_choice\":[\"c\"]", SERVICE_GRAMMAR_CHOICE, "[\"c\"]"},

@@ -262,8 +262,14 @@ static void test_refusals(void **state) {
         {"{\"input\":\"\",\"background\":true,\"stream\":true}", "background", 400},
         {"{\"input\":\"\",\"top_logprobs\":2}", "top_logprobs", 400},
         {"{\"input\":\"\",\"max_output_tokens\":0}", "max_output_tokens", 400},
-        {"{\"input\":\"\",\"text\":{\"format\":{\"type\":\"x\"}}}", "response_format", 400},
+        {"{\"input\":\"\",\"text\":{\"format\":{\"type\":\"x\"}}}", "text.format", 400},
+        {"{\"input\":\"\",\"text\":{\"format\":{\"type\":\"json_schema\"}}}", "text.format", 400},
         {"{\"input\":\"\",\"reasoning\":{\"effort\":\"much\"}}", "reasoning.effort", 400},
+        {"{\"input\":\"\",\"reasoning\":{\"effort\":7}}", "reasoning.effort", 400},
+        {"{\"input\":\"\",\"truncation\":\"oldest\"}", "truncation", 400},
+        {"{\"input\":\"\",\"truncation\":true}", "truncation", 400},
+        {"{\"input\":\"\",\"max_tool_calls\":-1}", "max_tool_calls", 400},
+        {"{\"input\":\"\",\"max_tool_calls\":\"2\"}", "max_tool_calls", 400},
         {"{\"input\":\"\",\"model\":\"no\"}", "model", 404},
     };
     struct api_fixture *fixture = *state;
@@ -274,6 +280,107 @@ static void test_refusals(void **state) {
             assert_json_text(fixture->body, "error.param", cases[i].parameter);
         }
     }
+}
+
+enum { CONTEXT_TOKENS = 4096, TURNS_MAX = 8 };
+
+/* Posts turns "A word word ...", "B word ...", each but the last with an answer; the prompt as text. */
+static int post_turns(struct api_fixture *fixture, size_t turn_count, size_t words, const char *fields,
+                      struct string_buffer *prompt) {
+    struct string_buffer body = {0};
+    api_fixture_reset(fixture);
+    script_service_add_text(fixture->service, "a</think>b" EOS);
+    string_buffer_append_format(&body, "{\"instructions\":\"Be kind.\"," RUN_TOOL ",%s,\"input\":[", fields);
+    for (size_t turn = 0; turn < turn_count; turn++) {
+        string_buffer_append_format(&body, "%s{\"role\":\"user\",\"content\":\"%c", turn > 0 ? "," : "",
+                                    (char)('A' + turn));
+        for (size_t i = 0; i < words; i++) {
+            string_buffer_append_text(&body, " word");
+        }
+        string_buffer_append_text(&body, "\"}");
+        if (turn + 1 < turn_count) {
+            string_buffer_append_text(&body,
+                                      ",{\"type\":\"function_call\",\"call_id\":\"c\",\"name\":\"run\","
+                                      "\"arguments\":\"{}\"},{\"type\":\"function_call_output\","
+                                      "\"call_id\":\"c\",\"output\":\"out\"},"
+                                      "{\"role\":\"assistant\",\"content\":\"yes\"}");
+        }
+    }
+    string_buffer_append_text(&body, "]}");
+    assert_int_equal(string_buffer_check(&body), STATUS_OK);
+    int status = api_fixture_post(fixture, RESPONSES, body.data);
+    string_buffer_clear(prompt);
+    if (status == 200) {
+        const struct script_request *request = script_service_request(fixture->service, 0);
+        assert_true(request->prompt_count < CONTEXT_TOKENS);
+        assert_int_equal(
+            tokenizer_decode(fixture->tokenizer, request->prompt, request->prompt_count, false, prompt),
+            STATUS_OK);
+    }
+    string_buffer_deinit(&body);
+    return status;
+}
+
+/* "ABC": the turns whose messages are in a prompt. */
+static void list_turns(const struct string_buffer *prompt, char names[TURNS_MAX]) {
+    size_t count = 0;
+    for (char name = 'A'; name < 'A' + TURNS_MAX - 1; name++) {
+        char message[] = "<｜User｜>? word";
+        *strchr(message, '?') = name;
+        if (strstr(string_buffer_text(prompt), message) != NULL) {
+            names[count++] = name;
+        }
+    }
+    names[count] = '\0';
+}
+
+/* Turns of about 1000 tokens: which are kept, by the room that the answer asks for. */
+static void test_truncation(void **state) {
+    static const struct {
+        size_t turn_count;
+        const char *fields, *kept;
+    } cases[] = {
+        /* The context holds them. */
+        {3, "\"truncation\":\"disabled\"", "ABC"},
+        {3, "\"truncation\":\"auto\"", "ABC"},
+        {3, "\"truncation\":\"auto\",\"max_output_tokens\":4000", "ABC"},
+        /* It does not: an answer with no limit, or a large one, gets half of it. */
+        {5, "\"truncation\":\"disabled\"", NULL},
+        {5, "\"truncation\":null", NULL},
+        {5, "\"max_tool_calls\":3", NULL},
+        {5, "\"truncation\":\"auto\",\"max_output_tokens\":50", "CDE"},
+        {5, "\"truncation\":\"auto\",\"max_output_tokens\":1500", "DE"},
+        {5, "\"truncation\":\"auto\",\"max_output_tokens\":100000", "E"},
+        {6, "\"truncation\":\"auto\"", "F"},
+    };
+    struct api_fixture *fixture = *state;
+    struct string_buffer prompt = {0};
+    struct token_list ids = api_fixture_ids(fixture, " word word word word word word word word word word");
+    size_t words = 1050 * 10 / ids.count;
+    token_list_deinit(&ids);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char names[TURNS_MAX];
+        int status = post_turns(fixture, cases[i].turn_count, words, cases[i].fields, &prompt);
+        assert_int_equal(status, cases[i].kept == NULL ? 400 : 200);
+        if (cases[i].kept == NULL) {
+            assert_json_text(fixture->body, "error.code", "context_length_exceeded");
+            continue;
+        }
+        list_turns(&prompt, names);
+        assert_string_equal(names, cases[i].kept);
+        /* Instructions and tools stay; calls go with their outputs. */
+        assert_int_equal(strncmp(prompt.data, BOS "Be kind.\n\n", strlen(BOS "Be kind.\n\n")), 0);
+        assert_non_null(strstr(prompt.data, "\"name\": \"run\""));
+        size_t outputs = 0;
+        for (const char *at = prompt.data; (at = strstr(at, "<tool_result>out")) != NULL; at++) {
+            outputs++;
+        }
+        assert_int_equal(outputs, strlen(names) - 1);
+    }
+    /* One turn that is too long is not cut into. */
+    assert_int_equal(post_turns(fixture, 2, 5 * words, "\"truncation\":\"auto\"", &prompt), 400);
+    assert_json_text(fixture->body, "error.code", "context_length_exceeded");
+    string_buffer_deinit(&prompt);
 }
 
 /* The store by itself: the least recently used go first, the old ones with time. */
@@ -325,6 +432,7 @@ int main(void) {
         cmocka_unit_test(test_background),
         cmocka_unit_test(test_ends_and_failures),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_truncation),
         cmocka_unit_test(test_store),
     };
     return cmocka_run_group_tests(tests, api_fixture_open, api_fixture_close);

@@ -59,6 +59,23 @@ static void error_names_line_and_column(void **state) {
     expect_refused(twice, strlen(twice), "duplicate object key");
 }
 
+/* A number that no type holds is valid JSON: what is wrong with it is its size. */
+static void error_names_a_number_that_is_too_large(void **state) {
+    (void)state;
+    static const char *const large[] = {"{\n\"seed\": 9223372036854775808}", "[\n-9223372036854775809]",
+                                        "[\n1e309]", "[\n-1e309]"};
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++) {
+        expect_refused(large[i], strlen(large[i]), "has a number that is too large: line 2, column ");
+        /* What is quoted is the number itself. */
+        expect_refused(large[i], strlen(large[i]), i < 2 ? "922337203685477580" : "1e309");
+        assert_null(strstr(error_last()->message, "not valid JSON"));
+    }
+    struct json *value = parse("[9223372036854775807, -9223372036854775808, 1e308, 1e-400]");
+    assert_true(json_int64(json_at(value, 0)) == INT64_MAX && json_int64(json_at(value, 1)) == INT64_MIN);
+    assert_true(json_number(json_at(value, 2)) == 1e308 && json_number(json_at(value, 3)) == 0.0);
+    json_free(&value);
+}
+
 static void depth_is_limited(void **state) {
     (void)state;
     static char text[2 * 513];
@@ -215,6 +232,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(refuses_what_strict_json_forbids),
         cmocka_unit_test(error_names_line_and_column),
+        cmocka_unit_test(error_names_a_number_that_is_too_large),
         cmocka_unit_test(depth_is_limited),
         cmocka_unit_test(reads_values_in_order),
         cmocka_unit_test(writes_like_python),
