@@ -57,7 +57,8 @@ jq -r '
         "Limits measured in the same run: \(.machine.read_bytes_per_second / 1e9 | fixed(1)) GB/s, " +
             "\(.peak_flops_per_second / 1e9 | fixed(0)) GFLOP/s (\(.machine.cpu_features)). " +
             "Median of \(.repeats); loaded in \(.load_seconds | fixed(3)) s, " +
-            "at most \(.rows[-1].peak_rss_bytes / 1e6 | fixed(0)) MB resident.\n",
+            "at most \(.rows[-1].peak_rss_bytes / 1e6 | fixed(0)) MB resident, " +
+            "\(.large_page_fraction * 100 | fixed(0)) % of mapped files in large pages.\n",
         "| context | batch | prefill tokens/s | of peak | decode tokens/s | ms per step | reads GB/s | floor ms | MB per step | of bandwidth |",
         "|---|---|---|---|---|---|---|---|---|---|",
         (.rows[] | line), "",

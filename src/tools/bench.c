@@ -254,6 +254,7 @@ static enum status measure_rows(struct bench_session *session) {
             report->rows[report->row_count++] = row;
         }
     }
+    report->large_page_fraction = bench_large_page_fraction();
     return STATUS_OK;
 }
 

@@ -64,6 +64,7 @@ struct bench_report {
     int chunk_tokens;
     int64_t gen_tokens;
     int repeats;
+    double large_page_fraction; /* of mapped files, at the end: small pages are slower to read */
     struct string_buffer model_directory;
     struct string_buffer model_description;
     struct bench_row *rows; /* prompt by prompt, then batch by batch */

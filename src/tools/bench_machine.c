@@ -1,4 +1,4 @@
-/* Both files are lines of "key<blanks>:<blanks>value". */
+/* All files are lines of "key<blanks>:<blanks>value". */
 #include "tools/bench_machine.h"
 
 #include <stdbool.h>
@@ -34,12 +34,20 @@ static bool read_value(const char *path, const char *key, char *out, size_t out_
     return is_found;
 }
 
-size_t bench_peak_resident_bytes(void) {
+/* A value in kB; 0 if there is none. */
+static size_t read_bytes(const char *path, const char *key) {
     char value[64];
-    if (!read_value("/proc/self/status", "VmHWM", value, sizeof value)) {
-        return 0;
-    }
-    return (size_t)strtoull(value, NULL, 10) * 1024;
+    return read_value(path, key, value, sizeof value) ? (size_t)strtoull(value, NULL, 10) * 1024 : 0;
+}
+
+size_t bench_peak_resident_bytes(void) {
+    return read_bytes("/proc/self/status", "VmHWM");
+}
+
+double bench_large_page_fraction(void) {
+    size_t all = read_bytes("/proc/self/status", "RssFile");
+    size_t large = read_bytes("/proc/self/smaps_rollup", "FilePmdMapped");
+    return all > 0 ? (double)large / (double)all : 0.0;
 }
 
 void bench_cpu_name(char *out, size_t out_bytes) {

@@ -7,6 +7,9 @@
 /* The most memory that the process ever had in use, mapped weights included; 0 if unknown. */
 size_t bench_peak_resident_bytes(void);
 
+/* Of the mapped files that are in memory now, the part that is in large pages; 0 if unknown. */
+double bench_large_page_fraction(void);
+
 /* The processor's name, "unknown processor" if there is none. Cut to `out_bytes`. */
 void bench_cpu_name(char *out, size_t out_bytes);
 

@@ -62,9 +62,14 @@ enum status bench_report_text(const struct bench_report *report, struct string_b
                                 "slowest, fastest) of %d\n",
                                 report->chunk_tokens, (long long)report->gen_tokens, report->repeats);
     size_t peak = report->row_count > 0 ? report->rows[report->row_count - 1].peak_resident_bytes : 0;
-    string_buffer_append_format(out, "loaded   in %.3f s; %.1f MB of state; peak memory %.0f MB\n\n",
+    string_buffer_append_format(out, "loaded   in %.3f s; %.1f MB of state; peak memory %.0f MB",
                                 report->facts.load_seconds, (double)state_bytes(report) / 1e6,
                                 (double)peak / 1e6);
+    if (report->facts.memory.mapped_weight_bytes > 0) {
+        string_buffer_append_format(out, "; %.0f %% of mapped files in large pages",
+                                    100.0 * report->large_page_fraction);
+    }
+    string_buffer_append_text(out, "\n\n");
     if (report->tensor > 1) {
         string_buffer_append_format(out, "ranks    %d, which share the threads\n\n", report->tensor);
     }
@@ -176,6 +181,7 @@ static struct json *new_report(const struct bench_report *report) {
         bench_set_real(object, "load_seconds", report->facts.load_seconds) &&
         bench_set_integer(object, "state_bytes", (int64_t)state_bytes(report)) &&
         bench_set_integer(object, "mapped_bytes", (int64_t)report->facts.memory.mapped_weight_bytes) &&
+        bench_set_real(object, "large_page_fraction", report->large_page_fraction) &&
         bench_set_integer(object, "copied_bytes", (int64_t)report->facts.memory.copied_weight_bytes) &&
         json_set(object, "rows", new_rows(report));
     if (!is_complete) {

@@ -35,7 +35,7 @@ holds "limits" '.machine.read_bytes_per_second > 0 and ([.rows[] | (.decode.read
 holds "three sequences read more than one" '.rows[0].bytes_per_step < .rows[1].bytes_per_step'
 holds "settings" '.chunk_tokens == 16 and .gen_tokens == 2 and .repeats == 2 and .machine.threads == 2'
 holds "memory and loading" '[.rows[] | .peak_rss_bytes > 1000000 and .load_seconds > 0] | all'
-holds "weights are mapped" '.mapped_bytes > 1000000'
+holds "weights are mapped" '.mapped_bytes > 1000000 and .large_page_fraction >= 0 and .large_page_fraction <= 1'
 head -n 1 "$work/plot.svg" | grep -q '^<svg ' || fail "no picture"
 "$program" bench --model "$model" --context 8 --batch 1 --gen-tokens 1 --repeats 1 --weights copied --json \
     >"$work/report" || fail "copied weights"
