@@ -2,8 +2,8 @@
  * A group that is put together of two others: each peer is reached through one of them.
  *
  * It is for groups of which two ranks are in one process, as a leader and the first rank that it leads: these
- * two meet in a group of threads, each of them meets the other processes in a group of its own, and for all of
- * them there is one group with one numbering.
+ * two meet in a group of threads, each of them meets the other processes in a group of its own, and for all
+ * of them there is one group with one numbering.
  */
 #ifndef SLUICE_COMM_COMM_JOINT_H
 #define SLUICE_COMM_COMM_JOINT_H

@@ -57,7 +57,8 @@ static void make_ends(struct comm **ends) {
     }
 }
 
-/* Others of the process may still abort a part of an end that has nothing to do any more: all leave together. */
+/* Others of the process may still abort a part of an end that has nothing to do any more: all leave together.
+ */
 static void *run_rank(void *argument) {
     struct rank *rank = argument;
     comm_set_deadline(rank->comm, deadline_seconds);
@@ -99,7 +100,8 @@ static void does_what_every_group_does(void **state) {
     run_group(run_random);
 }
 
-/* Everyone but rank `aborting_rank`, which ends the group, waits: for the near one, or for one that is far. */
+/* Everyone but rank `aborting_rank`, which ends the group, waits: for the near one, or for one that is far.
+ */
 static int aborting_rank;
 
 static int run_abort(struct comm *comm) {

@@ -1,9 +1,10 @@
 /*
  * Replicas that share experts stay in step (spec parallelism 5.6, T-16, F-2): with ranks that are slow at
  * random, requests that come, end and are given up at random, drafts of other lengths on each replica, and
- * one that has nothing to do, nothing stalls and no token changes. When nobody has work all sleep. What one
- * replica cannot go on from ends the requests of all, soon; a draft layer without numbers ends those of its
- * replica alone.
+ * one that has nothing to do, nothing stalls and no token changes. With several stages the next tick is
+ * agreed on while the first stage computes this one (E-18). When nobody has work all sleep. What one replica
+ * cannot go on from ends the requests of all, soon; a draft layer without numbers ends those of its replica
+ * alone.
  *
  * The linker puts this file's functions in front of others (CMakeLists.txt). An argument is a number of
  * ticks.
@@ -37,7 +38,9 @@ enum {
     DELAY_MICROSECONDS = 150,
     DELAY_EVERY = 16, /* exchanges */
     SLEEP_MICROSECONDS = 200000,
-    LONG_PROMPT = 300
+    LONG_PROMPT = 300,
+    FREE_TICKS = 30, /* until all requests are in and shared out over groups */
+    HELD_TICKS = 40
 };
 
 static const int prompt_lengths[PROMPTS] = {1, 6, 33, 64, PROMPT_MAX};
@@ -54,6 +57,9 @@ static struct {
     atomic_int idle_replicas; /* ticks in which a replica had no rows */
     atomic_int victim;        /* replica whose next pass fails on its stage `victim_stage`; -1: none */
     atomic_int victim_stage;  /* -1: not a pass, but what comes before a tick */
+    atomic_int begun;         /* ticks, by the first stage of the first replica */
+    atomic_int first_held;    /* tick that waits there until the next one is agreed on; 0: none does */
+    atomic_int overlapped;    /* those that did not wait in vain */
     atomic_int bad_draft_in;  /* draft passes until one gives no numbers, which is the last; 0: none does */
 } watch = {.random = 88172645463325252u, .victim = -1};
 
@@ -107,9 +113,23 @@ enum status __wrap_lockstep_agree(struct comm *leaders, uint64_t number, const s
     return status;
 }
 
+/* A tick does not go on before the next one is agreed on, or it never will be. */
+static void hold(int tick) {
+    for (int i = 0; i < WAIT_SECONDS * 100 / 4 && watch.ticks <= tick; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+    watch.overlapped += watch.ticks > tick;
+}
+
 enum status __wrap_executor_share_experts(struct executor *executor, int64_t rows, int64_t limit,
                                           const struct row_deal *deal) {
     const struct executor_ranks *ranks = executor->options.ranks;
+    if (ranks != NULL && !executor->queue.is_dry && ranks->replica == 0 && ranks->stage == 0) {
+        int tick = ++watch.begun;
+        if (watch.first_held > 0 && tick >= watch.first_held && tick < watch.first_held + HELD_TICKS) {
+            hold(tick);
+        }
+    }
     if (ranks != NULL && !executor->queue.is_dry && ranks->replica == watch.victim &&
         ranks->stage == watch.victim_stage) {
         watch.victim = -1;
@@ -322,6 +342,30 @@ static void run_one_each(struct sluice_engine *engine, struct live_request *live
     }
 }
 
+/* E-18: with groups that take turns there is always a next tick to agree on, and agreeing waits for no stage.
+ */
+static void agreeing_overlaps_computing(void **state) {
+    (void)state;
+    for (int has_drafts = 0; has_drafts < 2; has_drafts++) {
+        struct live_request live[LIVE_MAX];
+        watch.ticks = 0;
+        watch.begun = 0;
+        watch.overlapped = 0;
+        struct sluice_engine *engine = open_engine(REPLICAS, 2, 1, has_drafts != 0);
+        for (int i = 0; i < LIVE_MAX; i++) {
+            live[i] = (struct live_request){.prompt = i % 2, .limit = answer_limit(i % 2)};
+            live[i].request = submit(engine, live[i].prompt, live[i].limit);
+        }
+        watch.first_held = watch.ticks + FREE_TICKS;
+        for (int i = 0; i < LIVE_MAX; i++) {
+            end_request(&live[i]);
+        }
+        sluice_engine_close(&engine);
+        watch.first_held = 0;
+        assert_int_equal(watch.overlapped, HELD_TICKS);
+    }
+}
+
 /* E-21: once nothing runs nothing is exchanged and nothing computed, until there is work again. */
 static void all_sleep_without_work(void **state) {
     (void)state;
@@ -473,6 +517,7 @@ static void bad_drafts_end_one_replicas_requests(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(replicas_stay_in_step),
+        cmocka_unit_test(agreeing_overlaps_computing),
         cmocka_unit_test(all_sleep_without_work),
         cmocka_unit_test(costs_are_measured_together),
         cmocka_unit_test(a_known_beginning_finds_its_replica),
