@@ -46,7 +46,6 @@ static enum comm_outcome start_joint(struct comm *comm, struct comm_message *mes
 static enum comm_outcome wait_joint(struct comm *comm, struct comm_message *message, double until) {
     struct joint_message *own = (struct joint_message *)message;
     struct comm *part = own->part;
-    own->inner->bytes = message->bytes; /* of one whose size is known by now */
     enum comm_outcome outcome = part->impl->wait(part, own->inner, until);
     message->arrived_bytes = own->inner->arrived_bytes;
     comm->transport_error = part->transport_error;
