@@ -350,8 +350,34 @@ static void test_groups_of_characters(void **state) {
     assert_true(all == UINT64_MAX);
 }
 
+/* Lists keep their numbers and places while tables grow, and are found by both ways to them: as new and as
+ * old. */
+static void test_lists_are_found_again(void **state) {
+    (void)state;
+    enum { LISTS = 5000 };
+    static const struct config *places[LISTS];
+    struct config_lists lists;
+    config_lists_init(&lists);
+    for (uint32_t round = 0; round < 2; round++) {
+        for (uint32_t i = 0; i < LISTS; i++) {
+            /* Of 1 to 3 items; the first one of many is the same. */
+            struct config items[] = {{i % 7, i / 21}, {i % 21, 1}, {5, i}};
+            uint32_t count = 1 + i / 7 % 3;
+            assert_int_equal(config_lists_find(&lists, items, count), i);
+            struct config_span span = config_lists_get(&lists, i);
+            assert_int_equal(span.count, count);
+            assert_memory_equal(span.items, items, count * sizeof *items);
+            assert_true(round == 0 || span.items == places[i]);
+            places[i] = span.items;
+        }
+    }
+    assert_int_equal(lists.list_count, LISTS);
+    config_lists_deinit(&lists);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lists_are_found_again),
         cmocka_unit_test(test_masks_of_mini_v4),
         cmocka_unit_test(test_masks_of_deepseek_v3),
         cmocka_unit_test(test_characters_that_do_otherwise),

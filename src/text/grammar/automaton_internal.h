@@ -6,7 +6,8 @@
 
 /* As grammar_automaton_step, in place where the way is known: walks take it for every byte of the tokens. */
 static inline uint32_t automaton_step(struct grammar_automaton *automaton, uint32_t set, uint32_t symbol) {
-    uint32_t next = automaton->next[(size_t)set * automaton->class_count + automaton->symbol_classes[symbol]];
+    const uint32_t *ways = chunk_table_at(&automaton->next, set);
+    uint32_t next = ways[automaton->symbol_classes[symbol]];
     return next != UINT32_MAX ? next : grammar_automaton_step(automaton, set, symbol);
 }
 

@@ -30,12 +30,13 @@ void automaton_forget_tokens(struct grammar_automaton *automaton) {
             automaton->state_tokens[i] = NULL;
         }
     }
-    for (uint32_t i = 0; i < automaton->mask_capacity; i++) {
-        free(automaton->masks[i]);
+    for (uint32_t set = 0; set < automaton->sets.list_count; set++) {
+        struct token_set **mask = chunk_table_entry(&automaton->masks, set);
+        if (mask != NULL) {
+            free(*mask);
+        }
     }
-    free(automaton->masks);
-    automaton->masks = NULL;
-    automaton->mask_capacity = 0;
+    chunk_table_clear(&automaton->masks);
     automaton->mask_bytes = 0;
 }
 
@@ -200,25 +201,17 @@ static void add_places(struct grammar_automaton *automaton, const struct config 
     }
 }
 
-/* The same for all places of a set, which are sorted by their states. False: memory is out. */
-static bool add_set_places(struct grammar_automaton *automaton, uint32_t set, uint32_t *words) {
-    struct config_span span = config_lists_get(&automaton->sets, set);
-    /* Lists move while others are added. */
-    struct config *places = malloc((span.count + 1) * sizeof *places);
-    if (places == NULL) {
-        return false;
-    }
-    memcpy(places, span.items, span.count * sizeof *places);
-    for (uint32_t first = 0, end = 0; first < span.count; first = end) {
-        while (end < span.count && places[end].state == places[first].state) {
+/* The same for all places of a set, which are sorted by their states. */
+static void add_set_places(struct grammar_automaton *automaton, uint32_t set, uint32_t *words) {
+    struct config_span places = config_lists_get(&automaton->sets, set);
+    for (uint32_t first = 0, end = 0; first < places.count; first = end) {
+        while (end < places.count && places.items[end].state == places.items[first].state) {
             end++;
         }
-        if (places[first].state != GRAMMAR_END) {
-            add_places(automaton, places + first, end - first, words);
+        if (places.items[first].state != GRAMMAR_END) {
+            add_places(automaton, places.items + first, end - first, words);
         }
     }
-    free(places);
-    return true;
 }
 
 static void add_controls(struct grammar_automaton *automaton, uint32_t set, uint32_t *words) {
@@ -231,23 +224,6 @@ static void add_controls(struct grammar_automaton *automaton, uint32_t set, uint
     }
 }
 
-static bool reserve_mask(struct grammar_automaton *automaton, uint32_t set) {
-    if (set < automaton->mask_capacity) {
-        return true;
-    }
-    uint32_t capacity = 2 * (set + 64);
-    struct token_set **masks = realloc(automaton->masks, capacity * sizeof *masks);
-    if (masks == NULL) {
-        return false;
-    }
-    for (uint32_t i = automaton->mask_capacity; i < capacity; i++) {
-        masks[i] = NULL;
-    }
-    automaton->masks = masks;
-    automaton->mask_capacity = capacity;
-    return true;
-}
-
 /* The mask, worked out; NULL if memory is out. */
 static struct token_set *make_mask(struct grammar_automaton *automaton, uint32_t set) {
     uint32_t word_count = automaton->vocabulary->word_count;
@@ -255,7 +231,7 @@ static struct token_set *make_mask(struct grammar_automaton *automaton, uint32_t
     if (words == NULL) {
         return NULL;
     }
-    automaton->is_out_of_memory |= !add_set_places(automaton, set, words);
+    add_set_places(automaton, set, words);
     if (automaton->grammar->has_controls) {
         add_controls(automaton, set, words);
     }
@@ -271,18 +247,15 @@ bool grammar_automaton_prepare(struct grammar_automaton *automaton, uint32_t sta
 }
 
 const struct token_set *grammar_automaton_tokens(struct grammar_automaton *automaton, uint32_t set) {
-    if (!reserve_mask(automaton, set)) {
+    if (!chunk_table_reserve(&automaton->masks, set)) {
         automaton->is_out_of_memory = true;
         return NULL;
     }
-    if (automaton->masks[set] == NULL) {
-        struct token_set *mask = make_mask(automaton, set);
-        if (mask == NULL) {
-            automaton->is_out_of_memory = true;
-            return NULL;
-        }
-        automaton->mask_bytes += token_set_bytes(mask);
-        automaton->masks[set] = mask;
+    struct token_set **mask = chunk_table_at(&automaton->masks, set);
+    if (*mask == NULL) {
+        *mask = make_mask(automaton, set);
+        automaton->is_out_of_memory |= *mask == NULL;
+        automaton->mask_bytes += *mask == NULL ? 0 : token_set_bytes(*mask);
     }
-    return automaton->masks[set];
+    return *mask;
 }

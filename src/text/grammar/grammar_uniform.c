@@ -9,26 +9,6 @@
 
 enum { GROUPS = 64, ASCII_BYTES = 0x80, LEAD_FIRST = 0xC2, LEAD_LAST = 0xF4 };
 
-/* Not known yet. */
-static const struct uniform_step unknown_step = {.next = UINT32_MAX};
-
-static bool reserve(struct grammar_automaton *automaton, uint32_t set) {
-    if (set < automaton->uniform_capacity) {
-        return true;
-    }
-    uint32_t capacity = 2 * (set + 64);
-    struct uniform_step *steps = realloc(automaton->uniform_steps, capacity * sizeof *steps);
-    if (steps == NULL) {
-        return false;
-    }
-    for (uint32_t i = automaton->uniform_capacity; i < capacity; i++) {
-        steps[i] = unknown_step;
-    }
-    automaton->uniform_steps = steps;
-    automaton->uniform_capacity = capacity;
-    return true;
-}
-
 /* The set to which most groups of ASCII lead, each as a whole. */
 static uint32_t find_usual_target(struct grammar_automaton *automaton, uint32_t set) {
     uint32_t targets[GROUPS];
@@ -105,13 +85,13 @@ static struct uniform_step find_uniform_step(struct grammar_automaton *automaton
 }
 
 struct uniform_step automaton_uniform_step(struct grammar_automaton *automaton, uint32_t set) {
-    if (!reserve(automaton, set)) {
+    if (!chunk_table_reserve(&automaton->uniform_steps, set)) {
         automaton->is_out_of_memory = true;
         return (struct uniform_step){.next = GRAMMAR_SET_DEAD};
     }
-    if (automaton->uniform_steps[set].next == UINT32_MAX) {
-        struct uniform_step step = find_uniform_step(automaton, set);
-        automaton->uniform_steps[set] = step;
+    struct uniform_step *step = chunk_table_at(&automaton->uniform_steps, set);
+    if (step->next == UINT32_MAX) {
+        *step = find_uniform_step(automaton, set);
     }
-    return automaton->uniform_steps[set];
+    return *step;
 }
