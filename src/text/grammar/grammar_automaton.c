@@ -211,9 +211,13 @@ enum status grammar_automaton_create(const struct grammar *grammar, const struct
     automaton->byte_limit = byte_limit;
     automaton->scratch = calloc(1, sizeof *automaton->scratch);
     automaton->state_tokens = calloc(grammar->state_count, sizeof *automaton->state_tokens);
+    size_t word_count = vocabulary == NULL ? 0 : vocabulary->word_count;
+    automaton->mask_words = calloc(word_count + 1, sizeof *automaton->mask_words);
+    automaton->state_words = calloc(word_count + 1, sizeof *automaton->state_words);
     find_classes(automaton);
     set_up_tables(automaton);
-    if (automaton->scratch == NULL || automaton->state_tokens == NULL || !add_first_lists(automaton)) {
+    if (automaton->scratch == NULL || automaton->state_tokens == NULL || automaton->mask_words == NULL ||
+        automaton->state_words == NULL || !add_first_lists(automaton)) {
         grammar_automaton_destroy(&automaton);
         FAIL(STATUS_OUT_OF_MEMORY, "out of memory");
     }
@@ -238,6 +242,8 @@ void grammar_automaton_destroy(struct grammar_automaton **automaton) {
             forget_sets(*automaton);
         }
         free((*automaton)->state_tokens);
+        free((*automaton)->mask_words);
+        free((*automaton)->state_words);
         free((*automaton)->scratch);
         free(*automaton);
         *automaton = NULL;
@@ -343,6 +349,10 @@ static uint32_t find_target(const struct grammar *grammar, uint32_t state, uint3
  */
 static uint32_t close_targets(struct grammar_automaton *automaton) {
     struct automaton_scratch *scratch = automaton->scratch;
+    const struct grammar_state *first = &automaton->grammar->states[scratch->items[0].state];
+    if (scratch->item_count == 1 && first->call_count == 0 && !first->is_accepting) {
+        return intern_set(automaton, scratch->items, 1); /* closed as it is */
+    }
     uint32_t list = config_lists_find(&automaton->target_lists, scratch->items, scratch->item_count);
     if (list == UINT32_MAX || !chunk_table_reserve(&automaton->closed_sets, list)) {
         automaton->is_out_of_memory = true;

@@ -52,6 +52,7 @@ struct grammar_automaton {
     struct chunk_table closed_sets;     /* by target list: the set, or UINT32_MAX */
     struct chunk_table uniform_steps;   /* by set: struct uniform_step */
     struct chunk_table masks;           /* by set: struct token_set *, owned, or NULL */
+    uint32_t *mask_words, *state_words; /* a mask of a set, and of a state, while it is worked out */
     struct state_tokens **state_tokens; /* by state of the grammar */
     struct automaton_scratch *scratch;
     bool is_out_of_memory; /* sets from then on are dead */
