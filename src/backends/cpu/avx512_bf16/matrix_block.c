@@ -25,7 +25,7 @@ static size_t panel_bytes(int64_t columns) {
 
 size_t matrix_block_scratch_bytes(int64_t columns) {
     size_t bytes = panel_bytes(columns) + (size_t)input_row_stride(columns) * sizeof(float) +
-                   lowered_words(columns, ROWS) * sizeof(uint16_t) +
+                   lowered_words(columns, MATRIX_BLOCK_ROWS) * sizeof(uint16_t) +
                    (size_t)(STREAM_INPUTS * input_row_stride(columns)) * sizeof(uint16_t);
     return kernel_workspace_bytes(bytes);
 }
@@ -194,14 +194,14 @@ static void fill_panel(const struct weight_block *block, int64_t first_row, int6
     }
 }
 
-static struct weight_block make_block(const struct weight *weight, const struct leaf_plan *leaves,
+struct weight_block weight_block_make(const struct weight *weight, const struct leaf_plan *leaves,
                                       void *scratch) {
     struct weight_block block = {.weight = weight, .leaves = leaves, .columns = weight->columns};
     block.stride = input_row_stride(weight->columns);
     block.panel = scratch;
     block.floats = (float *)(void *)((char *)scratch + panel_bytes(weight->columns));
     block.lowered = (uint16_t *)(block.floats + block.stride);
-    block.scaled_inputs = block.lowered + lowered_words(weight->columns, ROWS);
+    block.scaled_inputs = block.lowered + lowered_words(weight->columns, MATRIX_BLOCK_ROWS);
     if (weight->format == WEIGHT_FP8) {
         block.fp8 = fp8_table_load();
         block.fp8_plain = fp8_plain_table_load();
@@ -214,7 +214,7 @@ static struct weight_block make_block(const struct weight *weight, const struct 
 void matrix_block_multiply(const struct weight *weight, const struct leaf_plan *leaves, int64_t first_row,
                            int64_t row_count, const void *inputs, int64_t count, void *scratch,
                            const struct matrix_sink *sink) {
-    struct weight_block block = make_block(weight, leaves, scratch);
+    struct weight_block block = weight_block_make(weight, leaves, scratch);
     const uint16_t *streamed = inputs;
     bool streams = count >= 1 && count <= STREAM_INPUTS;
     if (streams && weight->format == WEIGHT_FP8) {
@@ -235,7 +235,7 @@ void matrix_block_multiply(const struct weight *weight, const struct leaf_plan *
 
 const uint16_t *matrix_block_decode(const struct weight *weight, int64_t first_row, int64_t row_count,
                                     void *scratch) {
-    struct weight_block block = make_block(weight, NULL, scratch);
+    struct weight_block block = weight_block_make(weight, NULL, scratch);
     fill_panel(&block, first_row, row_count, false);
     return block.panel;
 }
