@@ -255,6 +255,16 @@ static void lay_out_state(struct grammar *grammar, const struct dfa *dfa, uint32
     out->is_last = out->is_accepting && out->edge_count == 0 && out->call_count == 0;
 }
 
+static void find_outer_states(struct grammar *grammar, uint32_t root_state_count) {
+    for (uint32_t i = 0; i < grammar->call_count; i++) {
+        if (grammar->calls[i].rule == grammar->root) {
+            return;
+        }
+    }
+    grammar->outer_first = grammar->rules[grammar->root].start;
+    grammar->outer_end = grammar->outer_first + root_state_count;
+}
+
 static enum status lay_out(const struct grammar_builder *builder, uint32_t root, const char *what,
                            struct grammar *grammar) {
     size_t state_count = 1;
@@ -282,6 +292,7 @@ static enum status lay_out(const struct grammar_builder *builder, uint32_t root,
         grammar->state_count += dfa->state_count;
     }
     grammar->accepts_empty = builder->rules[root]->is_nullable;
+    find_outer_states(grammar, builder->rules[root]->dfa.state_count);
     return rank_rules(builder, grammar, what);
 }
 
