@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 
+from optional_tools import finish, has_tool
 from serve_program import Serve, story
 
 PROGRAM = os.path.abspath(sys.argv[1])
@@ -34,8 +35,38 @@ def test_options():
         assert f"--{name} " in help_text, name
 
 
+def packages_of_image():
+    """What the image that runs installs, and what that depends on."""
+    runtime = read("Dockerfile").split("FROM ")[-1]
+    packages = re.search(r"--no-install-recommends (.*?) && rm", re.sub(r"\s*\\\s*", " ", runtime)).group(1).split()
+    known = set()
+    while packages:
+        package = packages.pop()
+        if package in known:
+            continue
+        known.add(package)
+        fields = subprocess.run(["dpkg-query", "-W", "-f=${Pre-Depends},${Depends}", package], capture_output=True, text=True)
+        packages += re.findall(r"(?:^|[,|])\s*([a-z0-9.+-]+)", fields.stdout)
+    return known
+
+
+def test_image():
+    """Whatever library the program wants is in the image."""
+    if not has_tool("dpkg-query", "libraries of the image"):
+        return
+    section = subprocess.run(["readelf", "-d", PROGRAM], capture_output=True, text=True, check=True).stdout
+    libraries = re.findall(r"\(NEEDED\).*\[(.*)\]", section)
+    assert "libmicrohttpd.so.12" in libraries, section
+    known = packages_of_image()
+    for library in libraries:
+        if re.match("lib(asan|ubsan|tsan)", library):
+            continue  # of this build only
+        owners = subprocess.run(["dpkg-query", "-S", "*/" + library], capture_output=True, text=True, check=True).stdout
+        assert {owner.split(":")[0] for owner in owners.splitlines()} & known, (library, owners)
+
+
 def test_units():
-    if shutil.which("systemd-analyze") is None:
+    if not has_tool("systemd-analyze", "units of systemd"):
         return
     with tempfile.TemporaryDirectory() as folder:
         for name in ("sluice.service", "sluice.socket"):
@@ -49,7 +80,7 @@ def test_units():
 
 def test_nginx():
     """The proxy's site is well-formed, with certificates that exist."""
-    if shutil.which("nginx") is None:
+    if not has_tool("nginx", "the site of nginx"):
         return
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
@@ -83,7 +114,7 @@ def test_dashboard():
             for group in re.findall(r"\w+", " ".join(re.findall(r"by \(([\w, ]+)\)", expression))):
                 assert group in known[name] or "spec_decode_num_drafts" in name, (name, group)
     assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
-    if shutil.which("promtool") is not None:
+    if has_tool("promtool", "expressions of the dashboard"):
         with tempfile.TemporaryDirectory() as folder:
             rules = [{"record": f"check:{i}", "expr": expression.replace("$__rate_interval", "1m").replace("$model", ".*")}
                      for i, expression in enumerate(expressions)]
@@ -102,9 +133,9 @@ def test_dashboard():
 
 
 def main():
-    for test in (test_options, test_units, test_nginx, test_dashboard):
+    for test in (test_options, test_image, test_units, test_nginx, test_dashboard):
         test()
-    print("all passed")
+    finish()
 
 
 main()

@@ -3,11 +3,11 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 
 from http_client import Reply, wait_until
+from optional_tools import finish, has_tool
 from serve_program import PATIENCE, Serve, story
 
 PROGRAM = sys.argv[1]
@@ -46,7 +46,7 @@ def value(server, name, **labels):
 
 def test_promtool(server):
     """The tool of Prometheus reads it; what it says about style concerns vLLM's names, which are as they are."""
-    if shutil.which("promtool") is None:
+    if not has_tool("promtool", "metrics by the tool of Prometheus"):
         return
     result = subprocess.run(["promtool", "check", "metrics"], input=server.get("/metrics").body, capture_output=True)
     complaints = [line for line in result.stderr.decode().splitlines() if "should not contain ':'" not in line]
