@@ -75,7 +75,8 @@ static const struct option_row server_rows[] = {
      .type = OPTION_TEXT,
      .commands = CLI_SERVE,
      .value_name = "JSON",
-     .help = "What chat requests are taken to say unless they do, such as {\"thinking\": false}.",
+     .help = "What chat requests are taken to say unless they do, such as {\"thinking\": false}; also "
+             "enable_thinking, reasoning_effort and drop_thinking.",
      FIELD(default_chat_template_kwargs)},
     {.name = "max-logprobs",
      .type = OPTION_INT,

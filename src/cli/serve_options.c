@@ -4,6 +4,7 @@
 
 #include "lib/json.h"
 #include "lib/secret_file.h"
+#include "server/request_chat.h"
 
 enum { ARENA_BYTES = 1 << 12, API_THREADS = 2, HANDLER_THREADS = 2 };
 
@@ -94,15 +95,10 @@ static enum status read_api(const struct cli_options *options, struct serve_opti
         out->model_names[i] = options->served_model_name.items[i];
         out->front.api.model_name_count = (size_t)i + 1;
     }
-    if (options->default_chat_template_kwargs != NULL) {
-        struct json *document = NULL;
-        TRY(json_parse(options->default_chat_template_kwargs, strlen(options->default_chat_template_kwargs),
-                       "the value of --default-chat-template-kwargs", &document));
-        bool is_object = json_kind(document) == JSON_KIND_OBJECT;
-        json_free(&document);
-        CHECK(is_object, STATUS_USAGE, "--default-chat-template-kwargs takes a JSON object");
-    }
-    return STATUS_OK;
+    /* The API reads them too, but only once the model is loaded. */
+    struct request_chat unused;
+    enum status status = request_chat_read_defaults(&unused, options->default_chat_template_kwargs);
+    return status == STATUS_OK ? STATUS_OK : error_forward(STATUS_USAGE, ERROR_HERE);
 }
 
 static enum status read_address(const struct cli_options *options, struct serve_options *out) {

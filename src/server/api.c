@@ -90,6 +90,9 @@ enum status api_open(const struct api_options *options, struct api **out) {
     pthread_cond_init(&api->emptied, NULL);
     enum status status = generation_config_load(options->model_directory, &api->recommended);
     if (status == STATUS_OK) {
+        status = request_chat_read_defaults(&api->chat_defaults, options->default_chat_template_kwargs);
+    }
+    if (status == STATUS_OK) {
         status = task_queue_create(options->thread_count, &api->queue);
     }
     if (status == STATUS_OK) {

@@ -88,10 +88,9 @@ static enum status read_conversation(struct answer *answer, const struct request
 static enum status read_request(struct answer *answer) {
     struct answer_settings *settings = &answer->settings;
     struct request_reader *reader = &answer->reader;
-    struct request_chat chat;
+    struct request_chat chat = answer->api->chat_defaults;
     const struct json *tools = NULL;
     bool includes_reasoning = true;
-    TRY(request_chat_init(&chat, answer->api));
     TRY(answer_settings_read(settings, reader, &answer->api->recommended, &answer->arena));
     TRY(refuse_chat_fields(reader));
     TRY(read_length(settings, reader));

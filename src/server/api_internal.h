@@ -9,6 +9,7 @@
 #include "server/answer.h"
 #include "server/api.h"
 #include "server/generation_config.h"
+#include "server/request_chat.h"
 #include "server/response_store.h"
 #include "server/task_queue.h"
 
@@ -17,6 +18,7 @@ enum { API_ID_BYTES = 33 };
 struct api {
     struct api_options options;
     struct generation_config recommended;
+    struct request_chat chat_defaults;
     struct task_queue *queue;
     pthread_mutex_t mutex; /* guards the list of answers, and that they live while one holds it */
     pthread_cond_t emptied;

@@ -95,12 +95,11 @@ static enum status read_tool_choice(struct message_prompt *prompt, const struct 
 }
 
 static enum status read_prompt(struct message_prompt *prompt) {
-    struct request_chat chat;
+    struct request_chat chat = prompt->api->chat_defaults;
     struct string_buffer text = {0};
     struct json *converted = NULL;
     struct chat_conversation conversation;
     enum status status = STATUS_OK;
-    TRY_GOTO(request_chat_init(&chat, prompt->api));
     TRY_GOTO(read_thinking(&chat, prompt->reader));
     TRY_GOTO(read_format(prompt));
     TRY_GOTO(messages_request_convert(prompt->reader, &text));

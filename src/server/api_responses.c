@@ -193,13 +193,12 @@ static enum status read_form(struct answer *answer, struct request_chat *chat) {
 static enum status read_request(struct answer *answer) {
     struct answer_settings *settings = &answer->settings;
     struct request_reader *reader = &answer->reader;
-    struct request_chat chat;
+    struct request_chat chat = answer->api->chat_defaults;
     char id[API_ID_BYTES];
     api_random_id(id);
     answer->id = arena_format(&answer->arena, "resp_%s", id);
     CHECK_MEMORY(answer->id);
     TRY(responses_reply_prepare(answer));
-    TRY(request_chat_init(&chat, answer->api));
     TRY(refuse_fields(reader));
     TRY(read_lifetime(answer));
     TRY(request_reader_integer(reader, "max_output_tokens", 1, INT32_MAX, &settings->token_limit));

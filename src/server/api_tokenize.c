@@ -40,11 +40,10 @@ static void close_call(struct call *call, enum status status, const char *path, 
 }
 
 static enum status encode_messages(struct call *call, const struct json *messages) {
-    struct request_chat chat;
+    struct request_chat chat = call->api->chat_defaults;
     struct answer_settings settings = {.choice_count = 1};
     struct chat_conversation conversation;
     const struct json *tools = NULL;
-    TRY(request_chat_init(&chat, call->api));
     TRY(request_chat_read_thinking(&chat, &call->reader));
     TRY(request_reader_bool(&call->reader, "continue_final_message", &chat.continues_final_message));
     TRY(request_reader_bool(&call->reader, "add_generation_prompt", &chat.adds_generation_prompt));

@@ -30,35 +30,33 @@ enum status request_chat_read_effort(struct request_chat *chat, struct request_r
     return request_reader_forward(reader, &inner, read_effort_field(chat, &inner, "effort"));
 }
 
-/* Arguments of a chat template that this model's has; others are another model's business. */
-static enum status read_template_arguments(struct request_chat *chat, struct request_reader *reader,
-                                           const struct json *object) {
-    struct request_reader inner;
-    TRY(request_reader_init(&inner, object, "chat_template_kwargs."));
-    enum status status = read_effort_field(chat, &inner, "reasoning_effort");
-    if (status == STATUS_OK) {
-        status = request_reader_bool(&inner, "enable_thinking", &chat->format.is_thinking);
-    }
-    if (status == STATUS_OK) {
-        status = request_reader_bool(&inner, "thinking", &chat->format.is_thinking);
-    }
-    if (status == STATUS_OK) {
-        status = request_reader_bool(&inner, "drop_thinking", &chat->format.is_reasoning_dropped);
-    }
-    return request_reader_forward(reader, &inner, status);
+/* Arguments of a chat template that this model's has. */
+static enum status read_template_arguments(struct request_chat *chat, struct request_reader *arguments) {
+    TRY(read_effort_field(chat, arguments, "reasoning_effort"));
+    TRY(request_reader_bool(arguments, "enable_thinking", &chat->format.is_thinking));
+    TRY(request_reader_bool(arguments, "thinking", &chat->format.is_thinking));
+    return request_reader_bool(arguments, "drop_thinking", &chat->format.is_reasoning_dropped);
 }
 
-enum status request_chat_init(struct request_chat *chat, const struct api *api) {
+static enum status read_default_arguments(struct request_chat *chat, const struct json *object) {
+    struct request_reader arguments;
+    CHECK(json_kind(object) == JSON_KIND_OBJECT, STATUS_BAD_FORMAT,
+          "--default-chat-template-kwargs takes a JSON object such as {\"thinking\": false}");
+    TRY(request_reader_init(&arguments, object, "--default-chat-template-kwargs: "));
+    TRY(read_template_arguments(chat, &arguments));
+    return request_reader_refuse_unknown(
+        &arguments, "this model has thinking, enable_thinking, reasoning_effort and drop_thinking");
+}
+
+enum status request_chat_read_defaults(struct request_chat *chat, const char *defaults) {
     *chat = (struct request_chat){.format = chat_encode_options_default(), .adds_generation_prompt = true};
     chat->format.release = CHAT_RELEASE_PREVIEW;
-    const char *defaults = api->options.default_chat_template_kwargs;
     if (defaults == NULL) {
         return STATUS_OK;
     }
     struct json *object = NULL;
-    struct request_reader unused = {.object = NULL};
     TRY(json_parse(defaults, strlen(defaults), "--default-chat-template-kwargs", &object));
-    enum status status = read_template_arguments(chat, &unused, object);
+    enum status status = read_default_arguments(chat, object);
     json_free(&object);
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }
@@ -67,7 +65,13 @@ enum status request_chat_read_thinking(struct request_chat *chat, struct request
     const struct json *arguments = NULL;
     TRY(read_effort_field(chat, reader, "reasoning_effort"));
     TRY(request_reader_object(reader, "chat_template_kwargs", &arguments));
-    return arguments == NULL ? STATUS_OK : read_template_arguments(chat, reader, arguments);
+    if (arguments == NULL) {
+        return STATUS_OK;
+    }
+    /* Those of other models' templates are another model's business. */
+    struct request_reader inner;
+    TRY(request_reader_init(&inner, arguments, "chat_template_kwargs."));
+    return request_reader_forward(reader, &inner, read_template_arguments(chat, &inner));
 }
 
 static bool has_tool(const struct json *tools, const char *name) {

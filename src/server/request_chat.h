@@ -18,8 +18,11 @@ struct request_chat {
     bool continues_final_message;
 };
 
-/* The operator's switches; BAD_FORMAT if they are no JSON object. */
-enum status request_chat_init(struct request_chat *chat, const struct api *api);
+/*
+ * How chats are encoded that say nothing else: by the operator's switches, the JSON object of
+ * --default-chat-template-kwargs (NULL: none). BAD_FORMAT or UNSUPPORTED for what is no switch of this model.
+ */
+enum status request_chat_read_defaults(struct request_chat *chat, const char *defaults);
 
 /* Reads "effort" of an object within the request; NULL has none. `place` is in front of it in errors. */
 enum status request_chat_read_effort(struct request_chat *chat, struct request_reader *reader,

@@ -445,6 +445,29 @@ static void test_running_limit(void **state) {
     fixture->api = api;
 }
 
+/* The operator's switches are read once and hold unless a request says else; wrong ones open nothing. */
+static void test_default_template_arguments(void **state) {
+    struct api_fixture *fixture = *state;
+    api_fixture_reset(fixture);
+    struct api_options options = api_fixture_options(fixture);
+    struct api *api = fixture->api;
+    char defaults[] = "{\"thinking\":false}";
+    options.default_chat_template_kwargs = defaults;
+    assert_int_equal(api_open(&options, &fixture->api), STATUS_OK);
+    memset(defaults, 'x', sizeof defaults - 1);
+    script_service_add_text(fixture->service, "plain" EOS);
+    assert_int_equal(api_fixture_post(fixture, CHAT, "{" HI "}"), 200);
+    assert_json_text(fixture->body, "choices.0.message.content", "plain");
+    assert_int_equal(api_fixture_post(fixture, CHAT, "{" HI ",\"chat_template_kwargs\":{\"thinking\":true}}"),
+                     200);
+    assert_json_text(fixture->body, "choices.0.message.reasoning", "plain");
+    api_close(&fixture->api);
+    options.default_chat_template_kwargs = "{\"thinking\":3}";
+    assert_int_equal(api_open(&options, &fixture->api), STATUS_BAD_FORMAT);
+    assert_null(fixture->api);
+    fixture->api = api;
+}
+
 /* Closing ends what is under way with an error. */
 static void test_close(void **state) {
     struct api_fixture *fixture = *state;
@@ -477,6 +500,7 @@ int main(void) {
         cmocka_unit_test(test_failures),
         cmocka_unit_test(test_client_leaves),
         cmocka_unit_test(test_running_limit),
+        cmocka_unit_test(test_default_template_arguments),
         cmocka_unit_test(test_close),
     };
     return cmocka_run_group_tests(tests, api_fixture_open, api_fixture_close);
