@@ -232,6 +232,14 @@ struct sluice_engine_stats {
     int64_t prompt_tokens;
     int64_t cached_prompt_tokens; /* of them, taken from the prefix cache */
     int64_t output_tokens;
+    int64_t disk_queried_tokens; /* of prompts, looked for on disk because memory did not know them */
+    int64_t disk_found_tokens;   /* of them, those that were there; part of cached_prompt_tokens */
+    int64_t disk_read_bytes;
+    int64_t disk_written_bytes;
+    int64_t disk_damaged_entries; /* that did not pass the check, and were deleted */
+    int64_t disk_failed_writes;
+    int64_t disk_dropped_entries;                        /* not written because the disk did not keep up */
+    int64_t disk_evicted_entries;                        /* deleted to stay below the limit */
     int64_t draft_tokens;                                /* made */
     int64_t verified_drafts[SLUICE_DRAFT_POSITIONS_MAX]; /* by draft position */
     int64_t accepted_drafts[SLUICE_DRAFT_POSITIONS_MAX]; /* the same */

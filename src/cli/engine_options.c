@@ -182,6 +182,24 @@ static enum status read_parallel(const struct cli_options *options, struct sluic
     return options->eplb_config == NULL ? STATUS_OK : read_eplb(options->eplb_config, out);
 }
 
+static enum status read_prefix_cache(const struct cli_options *options,
+                                     struct sluice_engine_options *engine) {
+    CHECK(options->prefix_cache_dir != NULL || !options->prefix_cache_disk_limit_given, STATUS_USAGE,
+          "--prefix-cache-disk-limit limits a folder that --prefix-cache-dir names: add that, or leave both "
+          "out");
+    engine->prefix_cache_directory = options->prefix_cache_dir;
+    if (options->max_num_seqs > 0) { /* a command that takes requests from others */
+        CHECK(options->enable_prefix_caching || options->prefix_cache_dir == NULL, STATUS_USAGE,
+              "--prefix-cache-dir keeps what the prefix cache knows, and --no-enable-prefix-caching turns "
+              "that off: leave one of them out");
+        engine->has_prefix_cache = options->enable_prefix_caching;
+    }
+    return options->prefix_cache_dir == NULL
+               ? STATUS_OK
+               : read_bytes(options->prefix_cache_disk_limit, "prefix-cache-disk-limit",
+                            &engine->prefix_cache_disk_bytes);
+}
+
 enum status cli_engine_options_read(const struct cli_options *options, int default_drafts,
                                     struct cli_engine_options *out) {
     static const char *const devices[] = {"cpu", "guard"};
@@ -197,11 +215,10 @@ enum status cli_engine_options_read(const struct cli_options *options, int defau
     engine->step_token_limit = (int)options->chunk_tokens;
     engine->context_tokens = options->max_model_len;
     engine->trace_path = options->trace;
-    engine->prefix_cache_directory = options->prefix_cache_dir;
+    TRY(read_prefix_cache(options, engine));
     if (options->max_num_seqs > 0) { /* a command that takes requests from others */
         engine->sequence_limit = (int)options->max_num_seqs;
         engine->page_tokens = (int)options->block_size;
-        engine->has_prefix_cache = options->enable_prefix_caching;
     }
     if (options->tensor_parallel_size > 0) { /* a command that may run on several ranks */
         TRY(read_parallel(options, &engine->parallel));

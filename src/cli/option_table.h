@@ -196,7 +196,9 @@ struct cli_options {
     int weights;              /* enum sluice_weights */
     int64_t threads;          /* 0: the allowed cores */
     int64_t chunk_tokens;
-    const char *prefix_cache_dir;   /* NULL: beginnings are kept in memory only */
+    const char *prefix_cache_dir;        /* NULL: beginnings are kept in memory only */
+    const char *prefix_cache_disk_limit; /* "100GB" */
+    bool prefix_cache_disk_limit_given;
     const char *memory_limit;       /* "6GB"; NULL: none */
     bool speculative;               /* chat: draft without being asked */
     const char *speculative_config; /* JSON */

@@ -61,6 +61,13 @@ static const struct option_row engine_rows[] = {
      .help = "Keep what the model has read of prompts in this folder, so that later runs need not read it "
              "again. A checkpoint that is copied is another one, unless the copy keeps the files' times.",
      FIELD(prefix_cache_dir)},
+    {.name = "prefix-cache-disk-limit",
+     .type = OPTION_TEXT,
+     .commands = CLI_GENERATE | CLI_CHAT | SERVED,
+     .default_value = "16GB",
+     .value_name = "SIZE",
+     .help = "Most bytes of files in --prefix-cache-dir; what was used longest ago is deleted first.",
+     FIELD_AND_GIVEN(prefix_cache_disk_limit)},
     {.name = "memory-limit",
      .type = OPTION_TEXT,
      .commands = ENGINE,

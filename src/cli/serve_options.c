@@ -127,6 +127,7 @@ enum status serve_options_read(const struct cli_options *options, const char *ve
     *out = (struct serve_options){.front = {.version = version}};
     arena_init(&out->arena, ARENA_BYTES);
     out->front.has_prefix_cache = options->enable_prefix_caching;
+    out->front.has_prefix_disk = options->prefix_cache_dir != NULL;
     out->front.logs_access = !options->disable_uvicorn_access_log;
     TRY(read_address(options, out));
     TRY(read_api(options, out));

@@ -151,6 +151,7 @@ struct sluice_engine_stats sluice_engine_stats(struct sluice_engine *engine) {
         engine_stats_add_counters(&sum, &replica->stats, 1);
         engine_stats_add_gauges(&sum, &replica->stats);
         pthread_mutex_unlock(&replica->mutex);
+        engine_work_add_disk_stats(&replica->work, &sum);
     }
     divide_stage_times(&sum, engine->replica_count);
     return sum;

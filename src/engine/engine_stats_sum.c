@@ -42,6 +42,14 @@ void engine_stats_add_counters(struct sluice_engine_stats *sum, const struct slu
     sum->prompt_tokens += sign * more->prompt_tokens;
     sum->cached_prompt_tokens += sign * more->cached_prompt_tokens;
     sum->output_tokens += sign * more->output_tokens;
+    sum->disk_queried_tokens += sign * more->disk_queried_tokens;
+    sum->disk_found_tokens += sign * more->disk_found_tokens;
+    sum->disk_read_bytes += sign * more->disk_read_bytes;
+    sum->disk_written_bytes += sign * more->disk_written_bytes;
+    sum->disk_damaged_entries += sign * more->disk_damaged_entries;
+    sum->disk_failed_writes += sign * more->disk_failed_writes;
+    sum->disk_dropped_entries += sign * more->disk_dropped_entries;
+    sum->disk_evicted_entries += sign * more->disk_evicted_entries;
     sum->draft_tokens += sign * more->draft_tokens;
     add(sum->verified_drafts, more->verified_drafts, SLUICE_DRAFT_POSITIONS_MAX, sign);
     add(sum->accepted_drafts, more->accepted_drafts, SLUICE_DRAFT_POSITIONS_MAX, sign);

@@ -285,6 +285,8 @@ void engine_work_stats(const struct engine_work *work, struct sluice_engine_stat
         .prompt_tokens = gauges.prompt_tokens,
         .cached_prompt_tokens = gauges.cached_prompt_tokens,
         .output_tokens = gauges.output_tokens,
+        .disk_queried_tokens = gauges.store_queried_tokens,
+        .disk_found_tokens = gauges.store_found_tokens,
     };
     int rank_count;
     const struct rank_report *reports = round_reports(work->runner, &rank_count);
@@ -296,4 +298,17 @@ void engine_work_stats(const struct engine_work *work, struct sluice_engine_stat
         struct draft_counters counters = draft_controller_counters(work->controller);
         add_draft_stats(&counters, stats);
     }
+}
+
+void engine_work_add_disk_stats(const struct engine_work *work, struct sluice_engine_stats *sum) {
+    if (work->tier == NULL) {
+        return;
+    }
+    struct prefix_disk_counters counters = prefix_tier_counters(work->tier);
+    sum->disk_read_bytes += counters.read_bytes;
+    sum->disk_written_bytes += counters.written_bytes;
+    sum->disk_damaged_entries += counters.damaged;
+    sum->disk_failed_writes += counters.failed_writes;
+    sum->disk_dropped_entries += counters.dropped;
+    sum->disk_evicted_entries += counters.evicted;
 }

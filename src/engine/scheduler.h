@@ -83,6 +83,8 @@ struct scheduler_gauges {
     int64_t prompt_tokens;
     int64_t cached_prompt_tokens;
     int64_t output_tokens;
+    int64_t store_queried_tokens; /* looked for in the store because the cache did not know them */
+    int64_t store_found_tokens;
 };
 
 enum status scheduler_create(const struct scheduler_options *options, struct scheduler **out);

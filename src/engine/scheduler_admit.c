@@ -21,10 +21,14 @@ static void drop_match(struct scheduler *scheduler, const struct prefix_match *m
 }
 
 /* Asks the store below the cache for more than the cache has; true if it now has more. */
-static bool fetch_prefix(struct scheduler *scheduler, const struct sequence *sequence, int32_t known_tokens) {
+static bool fetch_prefix(struct scheduler *scheduler, struct sequence *sequence, int32_t known_tokens) {
     const struct scheduler_store *store = &scheduler->options.store;
     if (store->fetch == NULL) {
         return false;
+    }
+    if (!sequence->is_sought) {
+        sequence->is_sought = true;
+        scheduler->gauges.store_queried_tokens += sequence->token_count - 1 - known_tokens;
     }
     struct step_plan pending = scheduler_pending_changes(scheduler);
     bool is_carried_out = false;
@@ -38,7 +42,7 @@ static bool fetch_prefix(struct scheduler *scheduler, const struct sequence *seq
 }
 
 /* Looks the beginning up; its pages are referred to from here on. */
-static struct prefix_match find_prefix(struct scheduler *scheduler, const struct sequence *sequence) {
+static struct prefix_match find_prefix(struct scheduler *scheduler, struct sequence *sequence) {
     struct prefix_match match = {.snapshot_slot = -1};
     struct prefix_cache *prefixes = scheduler->options.prefixes;
     int32_t limit = sequence->token_count - 1;
@@ -48,8 +52,10 @@ static struct prefix_match find_prefix(struct scheduler *scheduler, const struct
     prefix_cache_match(prefixes, sequence->tokens, limit, scheduler->matched_pages, &match);
     if (match.token_count + scheduler->options.page_tokens <= limit &&
         fetch_prefix(scheduler, sequence, match.token_count)) {
+        int32_t known = match.token_count;
         drop_match(scheduler, &match);
         prefix_cache_match(prefixes, sequence->tokens, limit, scheduler->matched_pages, &match);
+        scheduler->gauges.store_found_tokens += match.token_count - known;
     }
     return match;
 }

@@ -71,6 +71,7 @@ struct sequence {
     enum status status; /* of SLUICE_FINISH_ERROR */
     char message[512];  /* the sentence to it */
     int32_t cached_prompt_tokens;
+    bool is_sought; /* its beginning was looked for in the store: it counts once, however often it is */
     int64_t verified_drafts;
     int64_t accepted_drafts;
     int32_t preemptions;

@@ -39,8 +39,9 @@ struct front_options {
     const char *const
         *allowed_origins; /* of pages that may ask from a browser; "*": all; none: CORS is off */
     size_t allowed_origin_count;
-    bool has_prefix_cache; /* as the service was told */
-    bool logs_access;      /* a line on stdout for every request */
+    bool has_prefix_cache; /* as the service was told, both */
+    bool has_prefix_disk;
+    bool logs_access; /* a line on stdout for every request */
 };
 
 /* Takes requests from now on. Owned: front_close. */

@@ -109,6 +109,7 @@ static void handle_metrics(struct front *front, const struct api_request *reques
                                       .stats = &stats,
                                       .facts = &facts,
                                       .has_prefix_cache = front->options.has_prefix_cache,
+                                      .has_prefix_disk = front->options.has_prefix_disk,
                                       .unknown_field_count = api_unknown_field_count(front->api),
                                       .lost_line_count = log_lost_line_count()};
     if (front->access_lines != NULL) {

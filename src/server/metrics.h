@@ -49,6 +49,7 @@ struct metrics_context {
     const struct service_stats *stats;
     const struct sluice_engine_facts *facts;
     bool has_prefix_cache;
+    bool has_prefix_disk; /* which keeps beginnings over restarts */
     size_t unknown_field_count;
     uint64_t dropped_line_count; /* of the access log */
     uint64_t lost_line_count;    /* of the log on stderr */

@@ -171,6 +171,34 @@ static void write_drafts(const struct metrics_text *text, const struct metrics_c
         (double)stats->draft_regime);
 }
 
+/* Beginnings on disk: memory asks them for what it does not know. */
+static void write_prefix_disk(const struct metrics_text *text, const struct sluice_engine_stats *stats) {
+    const struct {
+        const char *name, *help;
+        int64_t value;
+    } rows[] = {
+        {"vllm:external_prefix_cache_queries_total",
+         "Tokens of prompts that were looked for in the prefix cache on disk.", stats->disk_queried_tokens},
+        {"vllm:external_prefix_cache_hits_total", "Of them, those that were found.",
+         stats->disk_found_tokens},
+        {"sluice:prefix_disk_read_bytes_total", "Bytes of state read from the prefix cache on disk.",
+         stats->disk_read_bytes},
+        {"sluice:prefix_disk_written_bytes_total", "Bytes of files written to it.",
+         stats->disk_written_bytes},
+        {"sluice:prefix_disk_damaged_entries_total", "Its entries that did not pass the check.",
+         stats->disk_damaged_entries},
+        {"sluice:prefix_disk_failed_writes_total", "Entries that could not be written.",
+         stats->disk_failed_writes},
+        {"sluice:prefix_disk_dropped_entries_total",
+         "Entries that were not written because the disk did not keep up.", stats->disk_dropped_entries},
+        {"sluice:prefix_disk_evicted_entries_total", "Entries deleted to stay below the limit.",
+         stats->disk_evicted_entries},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        metrics_text_one(text, rows[i].name, "counter", rows[i].help, (double)rows[i].value);
+    }
+}
+
 static void write_engine(const struct metrics_text *text, const struct metrics_context *context) {
     const struct service_stats *stats = context->stats;
     metrics_text_one(text, "vllm:num_preemptions_total", "counter", "Times that a request lost its place.",
@@ -206,6 +234,9 @@ void metrics_write(struct metrics *metrics, const struct metrics_context *contex
     write_histograms(&text, metrics);
     pthread_mutex_unlock(&metrics->mutex);
     write_engine(&text, context);
+    if (context->has_prefix_disk) {
+        write_prefix_disk(&text, &context->stats->engine);
+    }
     write_drafts(&text, context);
     metrics_write_stages(&text, &context->stats->engine, context->facts->stage_imbalance);
 }

@@ -155,6 +155,14 @@ static void visit_stats(struct wire_codec *codec, struct sluice_engine_stats *st
     stats->prompt_tokens = wire_i64(codec, stats->prompt_tokens);
     stats->cached_prompt_tokens = wire_i64(codec, stats->cached_prompt_tokens);
     stats->output_tokens = wire_i64(codec, stats->output_tokens);
+    stats->disk_queried_tokens = wire_i64(codec, stats->disk_queried_tokens);
+    stats->disk_found_tokens = wire_i64(codec, stats->disk_found_tokens);
+    stats->disk_read_bytes = wire_i64(codec, stats->disk_read_bytes);
+    stats->disk_written_bytes = wire_i64(codec, stats->disk_written_bytes);
+    stats->disk_damaged_entries = wire_i64(codec, stats->disk_damaged_entries);
+    stats->disk_failed_writes = wire_i64(codec, stats->disk_failed_writes);
+    stats->disk_dropped_entries = wire_i64(codec, stats->disk_dropped_entries);
+    stats->disk_evicted_entries = wire_i64(codec, stats->disk_evicted_entries);
     stats->draft_tokens = wire_i64(codec, stats->draft_tokens);
     visit_counters(codec, stats->verified_drafts, SLUICE_DRAFT_POSITIONS_MAX);
     visit_counters(codec, stats->accepted_drafts, SLUICE_DRAFT_POSITIONS_MAX);

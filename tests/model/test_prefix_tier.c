@@ -87,6 +87,34 @@ static void test_prefixes_survive_a_restart(void **state) {
     }
 }
 
+/* Every prompt is looked for on disk, since memory forgets it, and all whole pages of it are there. */
+static void test_counters(void **state) {
+    struct fixture *fixture = *state;
+    const struct request_fixture *requests = fixture->requests;
+    int64_t queried = 0;
+    fixture_make(fixture->directory);
+    struct sluice_engine *engine = open_engine(fixture, 0);
+    run(fixture, engine, "first");
+    sluice_engine_close(&engine);
+    engine = open_engine(fixture, 0);
+    for (int i = 0; i < TIER_REQUESTS; i++) {
+        struct sluice_request *request = request_submit(engine, &requests->requests[i], 0);
+        sluice_request_wait(request, SIZE_MAX, SIZE_MAX, -1.0);
+        sluice_request_release(&request);
+        EXPECT_OK(sluice_engine_clear_prefix_cache(engine));
+        size_t limit = requests->requests[i].prompt_count - 1;
+        queried += limit >= 128 ? (int64_t)limit : 0;
+    }
+    struct sluice_engine_stats stats = sluice_engine_stats(engine);
+    assert_int_equal(stats.disk_queried_tokens, queried);
+    assert_int_equal(stats.disk_found_tokens, cacheable(fixture));
+    assert_int_equal(stats.cached_prompt_tokens, cacheable(fixture));
+    assert_true(stats.disk_read_bytes > 0);
+    assert_int_equal(stats.disk_damaged_entries + stats.disk_failed_writes + stats.disk_evicted_entries, 0);
+    sluice_engine_close(&engine);
+    fixture_remove(fixture->directory);
+}
+
 /* Drafts from restored rows are those of a cold run: as many are right. */
 static void test_drafts_are_those_of_a_cold_run(void **state) {
     struct fixture *fixture = *state;
@@ -213,6 +241,7 @@ static void test_two_processes_share_a_directory(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_prefixes_survive_a_restart),
+        cmocka_unit_test(test_counters),
         cmocka_unit_test(test_drafts_are_those_of_a_cold_run),
         cmocka_unit_test(test_damaged_entries_are_none),
         cmocka_unit_test(test_other_numerics_share_nothing),

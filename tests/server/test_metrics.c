@@ -23,6 +23,7 @@ static struct string_buffer text_of(struct metrics *metrics) {
                                             .stats = &stats,
                                             .facts = &facts,
                                             .has_prefix_cache = true,
+                                            .has_prefix_disk = true,
                                             .unknown_field_count = 3,
                                             .dropped_line_count = 8,
                                             .lost_line_count = 9};
@@ -191,7 +192,15 @@ static void test_engine(void **state) {
                                               .verified_drafts = {10, 6, 99},
                                               .accepted_drafts = {8, 3, 99},
                                               .ticks_by_draft_length = {5, 6, 7, 99},
-                                              .draft_switches = 2}};
+                                              .draft_switches = 2,
+                                              .disk_queried_tokens = 70,
+                                              .disk_found_tokens = 60,
+                                              .disk_read_bytes = 51,
+                                              .disk_written_bytes = 52,
+                                              .disk_damaged_entries = 53,
+                                              .disk_failed_writes = 54,
+                                              .disk_dropped_entries = 55,
+                                              .disk_evicted_entries = 56}};
     text = text_of(metrics);
     assert_sample(&text, "vllm:num_requests_running", "", 7);
     assert_sample(&text, "vllm:num_requests_waiting", "", 3);
@@ -213,6 +222,14 @@ static void test_engine(void **state) {
     assert_sample(&text, "sluice:unknown_fields_total", "", 3);
     assert_sample(&text, "sluice:access_log_dropped_lines_total", "", 8);
     assert_sample(&text, "sluice:log_lost_lines_total", "", 9);
+    assert_sample(&text, "vllm:external_prefix_cache_queries_total", "", 70);
+    assert_sample(&text, "vllm:external_prefix_cache_hits_total", "", 60);
+    assert_sample(&text, "sluice:prefix_disk_read_bytes_total", "", 51);
+    assert_sample(&text, "sluice:prefix_disk_written_bytes_total", "", 52);
+    assert_sample(&text, "sluice:prefix_disk_damaged_entries_total", "", 53);
+    assert_sample(&text, "sluice:prefix_disk_failed_writes_total", "", 54);
+    assert_sample(&text, "sluice:prefix_disk_dropped_entries_total", "", 55);
+    assert_sample(&text, "sluice:prefix_disk_evicted_entries_total", "", 56);
     string_buffer_deinit(&text);
     metrics_destroy(&metrics);
 }

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 
 from http_client import Reply, wait_until
 from optional_tools import finish, has_tool
@@ -153,7 +154,27 @@ def test_stages(server):
     assert {(str(link["from"]), str(link["to"]), link["kind"]): link["bytes"] for link in live["links"]} == links
 
 
+def test_disk(folder):
+    """What one server has read another one finds on disk, and both say so."""
+    words = ["--max-model-len", "2048", "--served-model-name", "mini", "--prefix-cache-dir", folder,
+             "--prefix-cache-disk-limit", "1GB"]
+    prompt = story(1, messages=[{"role": "user", "content": "A fox and a crow. " * 60}])
+    with Serve(PROGRAM, MODEL, *words) as server:
+        tokens = json.loads(server.post("/v1/chat/completions", prompt).body)["usage"]["prompt_tokens"]
+        assert tokens > 256, tokens
+        wait_until(lambda: value(server, "vllm:external_prefix_cache_queries_total") == tokens - 1, PATIENCE, "nothing is sought")
+        assert value(server, "vllm:external_prefix_cache_hits_total") == 0
+        wait_until(lambda: value(server, "sluice:prefix_disk_written_bytes_total") > 0, PATIENCE, "nothing is written")
+    with Serve(PROGRAM, MODEL, *words) as server:
+        server.post("/v1/chat/completions", prompt)
+        wait_until(lambda: value(server, "vllm:external_prefix_cache_hits_total") == (tokens - 1) // 128 * 128, PATIENCE,
+                   "nothing is found")
+        assert value(server, "sluice:prefix_disk_read_bytes_total") > 0
+
+
 def main():
+    with tempfile.TemporaryDirectory() as folder:
+        test_disk(folder)
     with Serve(PROGRAM, MODEL, "--max-model-len", "2048", "--served-model-name", "mini", "--no-mtp-adaptive",
                "--speculative-config", '{"method":"mtp","num_speculative_tokens":2}') as server:
         for test in (test_numbers, test_gauges_fall, test_drafts, test_promtool):
@@ -163,7 +184,7 @@ def main():
                    "--log-level", "info", *ranks) as server:
             test_stages(server)
             test_promtool(server)
-    print("all passed")
+    finish()
 
 
 main()

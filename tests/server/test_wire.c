@@ -267,6 +267,34 @@ static void test_facts(void **state) {
     string_buffer_deinit(&bytes);
 }
 
+/* What became of beginnings on disk. */
+static void test_stats_of_the_disk(void **state) {
+    (void)state;
+    struct wire_record record = {.kind = WIRE_STATS};
+    struct wire_record read = {0};
+    struct string_buffer bytes = {0};
+    record.stats.disk_queried_tokens = 60;
+    record.stats.disk_found_tokens = 61;
+    record.stats.disk_read_bytes = 62;
+    record.stats.disk_written_bytes = 63;
+    record.stats.disk_damaged_entries = 64;
+    record.stats.disk_failed_writes = 65;
+    record.stats.disk_dropped_entries = 66;
+    record.stats.disk_evicted_entries = 67;
+    wire_write(&bytes, &record);
+    struct wire_frame frame = find_whole(&bytes);
+    assert_int_equal(wire_read(&frame, NULL, &read), STATUS_OK);
+    assert_int_equal(read.stats.disk_queried_tokens, 60);
+    assert_int_equal(read.stats.disk_found_tokens, 61);
+    assert_int_equal(read.stats.disk_read_bytes, 62);
+    assert_int_equal(read.stats.disk_written_bytes, 63);
+    assert_int_equal(read.stats.disk_damaged_entries, 64);
+    assert_int_equal(read.stats.disk_failed_writes, 65);
+    assert_int_equal(read.stats.disk_dropped_entries, 66);
+    assert_int_equal(read.stats.disk_evicted_entries, 67);
+    string_buffer_deinit(&bytes);
+}
+
 /* Counters of two stages, each its own; a third is not sent, and more than there can be are refused. */
 static void test_stats_of_stages(void **state) {
     (void)state;
@@ -376,6 +404,7 @@ int main(void) {
         cmocka_unit_test(test_other_versions_and_kinds),
         cmocka_unit_test(test_updates),
         cmocka_unit_test(test_facts),
+        cmocka_unit_test(test_stats_of_the_disk),
         cmocka_unit_test(test_stats_of_stages),
         cmocka_unit_test(test_numbers_out_of_range),
         cmocka_unit_test(test_connections),
