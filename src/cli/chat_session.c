@@ -8,11 +8,11 @@
 #include "base/progress.h"
 #include "cli/chat_answer.h"
 #include "cli/chat_status.h"
-#include "cli/cli_input.h"
 #include "cli/engine_options.h"
 #include "cli/interrupt.h"
 #include "sluice/request.h"
 #include "text/chat_prompt.h"
+#include "text/tokenizer.h"
 
 /* How long an interrupt may go unseen. */
 static const double POLL_SECONDS = 0.05;
@@ -53,7 +53,7 @@ enum status chat_session_open(struct chat_session *session, const struct cli_opt
     if (options->system != NULL) {
         TRY(chat_transcript_set_system(&session->transcript, options->system, strlen(options->system)));
     }
-    TRY(cli_load_tokenizer(options->model, NULL, &session->tokenizer));
+    TRY(tokenizer_load_of_model(options->model, NULL, &session->tokenizer));
     return open_engine(session);
 }
 

@@ -35,20 +35,6 @@ enum status cli_read_all(const char *path, struct string_buffer *out) {
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }
 
-enum status cli_load_tokenizer(const char *model, const char *file, struct tokenizer **out) {
-    if (file != NULL) {
-        return tokenizer_load(file, out);
-    }
-    struct string_buffer path = {0};
-    string_buffer_append_format(&path, "%s/tokenizer.json", model);
-    enum status status = string_buffer_check(&path);
-    if (status == STATUS_OK) {
-        status = tokenizer_load(string_buffer_text(&path), out);
-    }
-    string_buffer_deinit(&path);
-    return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
-}
-
 static enum status read_json_ids(const struct json *document, struct token_list *ids) {
     const struct json *list =
         json_kind(document) == JSON_KIND_OBJECT ? json_get(document, "token_ids") : document;

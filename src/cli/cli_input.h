@@ -1,17 +1,13 @@
-/* What several commands read: files and standard input, tokenizers, lists of token ids. */
+/* What several commands read: files and standard input, lists of token ids. */
 #ifndef SLUICE_CLI_CLI_INPUT_H
 #define SLUICE_CLI_CLI_INPUT_H
 
 #include "base/status.h"
 #include "base/string_buffer.h"
 #include "text/token_list.h"
-#include "text/tokenizer.h"
 
 /* Appends a whole file, or standard input for "-": at most 1 GiB. */
 enum status cli_read_all(const char *path, struct string_buffer *out);
-
-/* The tokenizer in `file`, or without one in the folder `model`. Owned: tokenizer_destroy. */
-enum status cli_load_tokenizer(const char *model, const char *file, struct tokenizer **out);
 
 /*
  * Appends token ids from text: numbers with blanks or commas between them, a JSON array, or a JSON object

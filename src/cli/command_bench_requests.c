@@ -5,6 +5,7 @@
 #include "cli/bench_command.h"
 #include "cli/cli_input.h"
 #include "cli/engine_options.h"
+#include "text/tokenizer.h"
 #include "tools/bench_requests.h"
 #include "tools/bench_requests_report.h"
 
@@ -60,7 +61,7 @@ static enum status read_text(const struct cli_options *options, struct token_lis
         return STATUS_OK;
     }
     TRY_GOTO(cli_read_all(options->prompt_file, &text));
-    TRY_GOTO(cli_load_tokenizer(options->model, NULL, &tokenizer));
+    TRY_GOTO(tokenizer_load_of_model(options->model, NULL, &tokenizer));
     TRY_GOTO(tokenizer_encode(tokenizer, string_buffer_text(&text), text.length, &encode, tokens));
     CHECK_GOTO(tokens->count > 0, STATUS_USAGE, "the prompt file %s holds no text", options->prompt_file);
 fail:

@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/engine_options.h"
 #include "cli/request_options.h"
+#include "text/tokenizer.h"
 #include "tools/eval_gsm8k.h"
 #include "tools/eval_perplexity.h"
 
@@ -32,7 +33,7 @@ static enum status open_server(struct evaluation *evaluation) {
 static enum status open_engine(struct evaluation *evaluation) {
     const struct cli_options *options = evaluation->options;
     TRY(generation_config_load(options->model, &evaluation->recommended));
-    TRY(cli_load_tokenizer(options->model, NULL, &evaluation->tokenizer));
+    TRY(tokenizer_load_of_model(options->model, NULL, &evaluation->tokenizer));
     TRY(cli_engine_options_read(options, 0, &evaluation->engine));
     struct eval_engine_options engine = {
         .engine = evaluation->engine.engine,

@@ -10,12 +10,12 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "cli/cli_input.h"
 #include "cli/commands.h"
 #include "cli/serve_options.h"
 #include "cli/service_manager.h"
 #include "cli/worker_arguments.h"
 #include "server/supervisor.h"
+#include "text/tokenizer.h"
 
 enum { PROGRAM_PATH_BYTES = 4096, LOOK_NANOSECONDS = 20000000, ADDRESS_BYTES = 512, WHY_BYTES = 1024 };
 
@@ -146,7 +146,7 @@ static enum status serve(struct serving *serving, const struct cli_options *opti
     double started_at = clock_seconds();
     TRY(serve_options_read(options, SLUICE_VERSION, &serving->options));
     TRY(service_manager_take_socket(&serving->options.front.http.listen_socket));
-    TRY(cli_load_tokenizer(options->model, NULL, &serving->tokenizer));
+    TRY(tokenizer_load_of_model(options->model, options->tokenizer, &serving->tokenizer));
     TRY(start_workers(serving, options));
     /* Only now: while the model is loaded a signal ends the program at once, and the workers with it. */
     sigset_t signals;

@@ -82,7 +82,7 @@ enum status command_tokenize(const struct cli_options *options, int word_count, 
     struct token_list ids = {0};
     struct tokenizer_encode_options encode_options = {.match_added_tokens = options->match_added_tokens};
     enum status status;
-    TRY_GOTO(cli_load_tokenizer(options->model, options->tokenizer, &tokenizer));
+    TRY_GOTO(tokenizer_load_of_model(options->model, options->tokenizer, &tokenizer));
     TRY_GOTO(read_input(word_count, words, &input));
     if (options->decode) {
         TRY_GOTO(cli_parse_token_ids(string_buffer_text(&input), input.length, &ids));

@@ -13,7 +13,7 @@ static enum status open_engine(void *context, struct service **out) {
     TRY(cli_engine_options_read(options, 0, &engine));
     CHECK(options->model != NULL, STATUS_USAGE, "give the model's folder with --model");
     engine.engine.trace_continues = true; /* the front has begun the file, for all workers */
-    return service_engine_open(&engine.engine, out);
+    return service_engine_open(&engine.engine, options->tokenizer, out);
 }
 
 enum status command_worker(const struct cli_options *options, int word_count, char **words) {

@@ -39,12 +39,17 @@ enum status config_file_read(int argc, char **argv, bool takes_foreign, struct a
         const struct option_setting *setting = &out->items[i];
         CHECK(strcmp(setting->name, "config") != 0, STATUS_USAGE,
               "%s, line %d: a file of options names no other", path, setting->line);
-        if (takes_foreign && foreign_options_find(setting->name) != NULL) {
-            log_write(LOG_WARNING, "cli", "%s, line %d: %s changes nothing here", path, setting->line,
-                      setting->name);
-        } else {
+        const struct foreign_option *foreign = takes_foreign ? foreign_options_find(setting->name) : NULL;
+        if (foreign == NULL) {
             kept[count++] = *setting;
+            continue;
         }
+        const char *refusal = foreign_option_refusal(foreign, setting->value);
+        CHECK(refusal == NULL, STATUS_USAGE, "%s, line %d: %s has no meaning here: %s; leave it out", path,
+              setting->line, setting->name, refusal);
+        log_write(LOG_WARNING, "cli", "%s, line %d: %s changes nothing here%s%s", path, setting->line,
+                  setting->name, foreign->hint == NULL ? "" : ": ",
+                  foreign->hint == NULL ? "" : foreign->hint);
     }
     out->items = kept;
     out->count = count;

@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "cli/cli_input.h"
 #include "lib/json.h"
+#include "text/tokenizer.h"
 
 static enum status check_options(const struct cli_options *options) {
     int sources = (options->prompt != NULL) + (options->prompt_file != NULL) + (options->token_ids != NULL) +
@@ -117,7 +118,7 @@ fail:
 /* A model without tokenizer.json can run on token ids. */
 static enum status load_tokenizer(struct generate_request *request) {
     const struct cli_options *options = request->options;
-    enum status status = cli_load_tokenizer(options->model, NULL, &request->tokenizer);
+    enum status status = tokenizer_load_of_model(options->model, NULL, &request->tokenizer);
     bool has_ids = options->token_ids != NULL || options->token_ids_file != NULL;
     if (status == STATUS_NOT_FOUND && has_ids) {
         return STATUS_OK;

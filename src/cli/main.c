@@ -184,7 +184,7 @@ static enum status read_options(const struct command_row *row, int argc, char **
     bool has_file = (row->description.bit & (CLI_SYNTH | CLI_PLAN | CLI_WORKER)) == 0;
     struct option_settings settings = {0};
     if (is_server) {
-        foreign_options_drop(&argc, argv);
+        TRY(foreign_options_drop(&argc, argv));
     }
     if (has_file) {
         TRY(config_file_read(argc, argv, is_server, arena, &settings));

@@ -13,9 +13,9 @@ static const struct option_row file_rows[] = {
      FIELD(model)},
     {.name = "tokenizer",
      .type = OPTION_TEXT,
-     .commands = CLI_TOKENIZE,
+     .commands = CLI_TOKENIZE | SERVED,
      .value_name = "FILE",
-     .help = "A tokenizer.json to use without a model.",
+     .help = "A tokenizer.json, or a folder that has one, instead of the model's.",
      FIELD(tokenizer)},
     {.name = "config",
      .type = OPTION_TEXT,
@@ -126,7 +126,8 @@ static const struct option_row answer_rows[] = {
      .maximum = 1 << 30,
      .value_name = "N",
      .help =
-         "Most tokens of prompt and answer together; 0 takes what this request needs, in chat and plan 4096.",
+         "Most tokens of prompt and answer together; 0 takes what the request needs, in chat, serve and plan "
+         "4096 or what the model can do if that is less.",
      FIELD(max_model_len)},
     {.name = "temperature",
      .alias = "t",

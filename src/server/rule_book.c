@@ -20,22 +20,14 @@ struct rule_book {
     struct grammar_cache *cache;
 };
 
-static enum status load_tokenizer(const char *model_directory, struct tokenizer **out) {
-    struct string_buffer path = {0};
-    string_buffer_append_format(&path, "%s/tokenizer.json", model_directory);
-    enum status status = string_buffer_check(&path);
-    if (status == STATUS_OK) {
-        status = tokenizer_load(string_buffer_text(&path), out);
-    }
-    string_buffer_deinit(&path);
-    return status == STATUS_OK || status == STATUS_NOT_FOUND ? STATUS_OK : error_forward(status, ERROR_HERE);
-}
-
-enum status rule_book_open(const char *model_directory, int64_t vocabulary_size, struct rule_book **out) {
-    enum status status = STATUS_OK;
+enum status rule_book_open(const char *model_directory, const char *tokenizer_file, int64_t vocabulary_size,
+                           struct rule_book **out) {
     struct rule_book *book = calloc(1, sizeof *book);
     CHECK_MEMORY(book);
-    TRY_GOTO(load_tokenizer(model_directory, &book->tokenizer));
+    enum status status = tokenizer_load_of_model(model_directory, tokenizer_file, &book->tokenizer);
+    if (status != STATUS_NOT_FOUND) {
+        TRY_GOTO(status);
+    }
     if (book->tokenizer != NULL) {
         TRY_GOTO(token_vocabulary_create(book->tokenizer, (int32_t)vocabulary_size, &book->vocabulary));
         TRY_GOTO(grammar_cache_create(book->vocabulary, CACHE_BYTES, &book->cache));

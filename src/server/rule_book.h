@@ -10,10 +10,11 @@
 struct rule_book;
 
 /*
- * Reads the model's tokenizer.json. A model without one has a book too, which refuses all rules. Owned:
- * rule_book_close, once every constraint has been released.
+ * Reads the model's tokenizer (tokenizer_load_of_model). A model without one has a book too, which refuses
+ * all rules. Owned: rule_book_close, once every constraint has been released.
  */
-enum status rule_book_open(const char *model_directory, int64_t vocabulary_size, struct rule_book **out);
+enum status rule_book_open(const char *model_directory, const char *tokenizer_file, int64_t vocabulary_size,
+                           struct rule_book **out);
 
 /* Frees and nulls; NULL inside is allowed. */
 void rule_book_close(struct rule_book **book);

@@ -232,14 +232,16 @@ static void close_service(struct service **handle) {
     free(service);
 }
 
-static enum status open_parts(struct engine_service *service, const struct sluice_engine_options *options) {
+static enum status open_parts(struct engine_service *service, const struct sluice_engine_options *options,
+                              const char *tokenizer_file) {
     TRY((enum status)sluice_engine_open(options, &service->engine));
     int64_t vocabulary_size = sluice_engine_facts(service->engine).vocabulary_size;
-    TRY(rule_book_open(options->model_directory, vocabulary_size, &service->book));
+    TRY(rule_book_open(options->model_directory, tokenizer_file, vocabulary_size, &service->book));
     return service_engine_start_thread(service);
 }
 
-enum status service_engine_open(const struct sluice_engine_options *options, struct service **out) {
+enum status service_engine_open(const struct sluice_engine_options *options, const char *tokenizer_file,
+                                struct service **out) {
     static const struct service_kind kind = {
         .submit = submit,
         .take = take,
@@ -254,7 +256,7 @@ enum status service_engine_open(const struct sluice_engine_options *options, str
     struct engine_service *service = calloc(1, sizeof *service);
     CHECK_MEMORY(service);
     service->service.kind = &kind;
-    enum status status = open_parts(service, options);
+    enum status status = open_parts(service, options, tokenizer_file);
     if (status != STATUS_OK) {
         sluice_engine_close(&service->engine);
         rule_book_close(&service->book);

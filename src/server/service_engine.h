@@ -8,10 +8,11 @@
 
 /*
  * Opens the engine. Errors as sluice_engine_open. What is wrong with a grammar comes as the end of its
- * generation, with the status that submit would have had: a thread compiles it, and nobody waits. Without a
- * tokenizer.json in the model's folder rules are UNSUPPORTED. Owned: close, once all generations have been
- * released.
+ * generation, with the status that submit would have had: a thread compiles it, and nobody waits. The
+ * tokenizer is that file, or with NULL the tokenizer.json in the model's folder; where there is none, rules
+ * are UNSUPPORTED. Owned: close, once all generations have been released.
  */
-enum status service_engine_open(const struct sluice_engine_options *options, struct service **out);
+enum status service_engine_open(const struct sluice_engine_options *options, const char *tokenizer_file,
+                                struct service **out);
 
 #endif

@@ -3,7 +3,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
+#include "base/string_buffer.h"
 #include "lib/json.h"
 #include "lib/regex.h"
 #include "text/tokenizer_file.h"
@@ -35,6 +37,22 @@ enum status tokenizer_load(const char *path, struct tokenizer **out) {
 fail:
     json_free(&file);
     return status;
+}
+
+enum status tokenizer_load_of_model(const char *model_directory, const char *path, struct tokenizer **out) {
+    struct stat kind;
+    bool is_folder = path == NULL || (stat(path, &kind) == 0 && S_ISDIR(kind.st_mode));
+    if (!is_folder) {
+        return tokenizer_load(path, out);
+    }
+    struct string_buffer file = {0};
+    string_buffer_append_format(&file, "%s/tokenizer.json", path == NULL ? model_directory : path);
+    enum status status = string_buffer_check(&file);
+    if (status == STATUS_OK) {
+        status = tokenizer_load(string_buffer_text(&file), out);
+    }
+    string_buffer_deinit(&file);
+    return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }
 
 enum status tokenizer_parse(const char *bytes, size_t length, const char *what, struct tokenizer **out) {

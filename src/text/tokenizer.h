@@ -38,6 +38,12 @@ struct tokenizer_encode_options {
 /* Reads tokenizer.json. Errors say what is wrong and where in the file. Owned: tokenizer_destroy. */
 enum status tokenizer_load(const char *path, struct tokenizer **out);
 
+/*
+ * The tokenizer of a model: the file at `path`, or in the folder at `path`, or with NULL in the model's own
+ * folder. NOT_FOUND if there is none.
+ */
+enum status tokenizer_load_of_model(const char *model_directory, const char *path, struct tokenizer **out);
+
 /* The same from memory; `what` names the text in errors. */
 enum status tokenizer_parse(const char *bytes, size_t length, const char *what, struct tokenizer **out);
 

@@ -51,6 +51,8 @@ static void test_every_type(void **state) {
                            "enable-expert-parallel: yes\n"
                            "sp: on\n"
                            "trust_remote_code: true\n"
+                           "nnodes: 1\n"
+                           "headless: false\n"
                            "api-key: [one, 'two']\n"
                            "allowed-origins:\n"
                            "  - https://a\n"
@@ -130,6 +132,9 @@ static void test_mistakes(void **state) {
         {"enable-prefix-caching: [true]\n", "1: enable-prefix-caching needs true or false, not \"true\""},
         {"sp: sometimes\n", "1: --sp must be one of auto|on|off, not \"sometimes\""},
         {"port: 1\nhost: h\nport: 2\n", "3: port stands in line 1 already"},
+        {"host: h\nnnodes: 2\n",
+         "2: nnodes has no meaning here: ranks on several hosts are started by --hosts, from one of them; "
+         "leave it out"},
         {"config: other.yaml\n", "1: a file of options names no other"},
         {"- port\n", "1: a file of options is one list of \"name: value\""},
         {"port\n", "1: a file of options is one list of \"name: value\""},

@@ -16,7 +16,7 @@ static void assert_kept(const char *const *words, int count, const char *const *
     const char *argv[16];
     memcpy(argv, words, (size_t)count * sizeof *argv);
     int argc = count;
-    foreign_options_drop(&argc, (char **)(uintptr_t)argv);
+    assert_int_equal(foreign_options_drop(&argc, (char **)(uintptr_t)argv), STATUS_OK);
     assert_int_equal(argc, kept_count);
     for (int i = 0; i < argc; i++) {
         assert_string_equal(argv[i], kept[i]);
@@ -47,6 +47,31 @@ static void test_words(void **state) {
     assert_kept(last, 1, NULL, 0);
 }
 
+static void assert_refused(const char *word, const char *value, const char *sentence) {
+    const char *argv[] = {word, value};
+    int argc = 2;
+    assert_int_equal(foreign_options_drop(&argc, (char **)(uintptr_t)argv), STATUS_USAGE);
+    if (strstr(error_last()->message, sentence) == NULL) {
+        fail_msg("%s: %s", word, error_last()->message);
+    }
+}
+
+/* What would change what a recipe means says what to do instead; its harmless value passes. */
+static void test_refused(void **state) {
+    (void)state;
+    assert_refused("--chat-template", "x.jinja",
+                   "--chat-template has no meaning here: prompts have the model's");
+    assert_refused("--nnodes", "2", "--hosts");
+    assert_refused("--headless", "model", "--hosts");
+    assert_refused("-dpr", "1", "--data-parallel-size");
+    assert_refused("-dcp=2", "model", "CFG-14");
+    static const char *const harmless[] = {
+        "--nnodes",        "1",         "--node-rank=0", "-dcp", "1", "--generation-config", "vllm",
+        "--response-role", "assistant", "model"};
+    static const char *const kept[] = {"model"};
+    ASSERT_KEPT(harmless, kept);
+}
+
 /* An option that has a meaning must not be passed over. */
 static void test_none_has_a_meaning(void **state) {
     (void)state;
@@ -74,6 +99,7 @@ static void test_none_has_a_meaning(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_words),
+        cmocka_unit_test(test_refused),
         cmocka_unit_test(test_none_has_a_meaning),
     };
     log_set_level(LOG_ERROR);

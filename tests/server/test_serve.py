@@ -419,6 +419,8 @@ def test_refused_command_lines(folder):
             ([], 2, "give the model's folder"),
             ([MODEL, "--model", MODEL], 2, "given twice"),
             ([MODEL, "--lora-modules", "x"], 2, "unknown option --lora-modules"),
+            ([MODEL, "--chat-template", "x.jinja"], 2, "the model's own format"),
+            ([MODEL, "--nnodes", "2"], 2, "--hosts"),
             ([MODEL, "--served-model-nam", "x"], 2, "did you mean --served-model-name"),
             ([MODEL, "--api-key", "a b"], 2, "blanks"),
             ([MODEL, "--api-key-file", folder + "/open-key"], 2, "chmod 600"),
@@ -445,14 +447,36 @@ def test_refused_command_lines(folder):
             assert sentence in result.stderr and result.stderr.count("\n") == 1, (words, result.stderr)
 
 
+def test_another_tokenizer(folder):
+    """The front and the worker's grammars read the tokenizer that was named: a file, or its folder; here a token has
+    another text in it."""
+    with open(MODEL + "/tokenizer.json", encoding="utf-8") as file:
+        tokenizer = json.load(file)
+    vocabulary = tokenizer["model"]["vocab"]
+    vocabulary["Ġvixen"] = vocabulary.pop("Ġfox")
+    tokenizer["model"]["merges"].remove("Ġfo x")
+    os.mkdir(folder + "/other")
+    with open(folder + "/other/tokenizer.json", "w", encoding="utf-8") as file:
+        json.dump(tokenizer, file)
+    ids = [vocabulary["Ġvixen"]]
+    for path in (folder + "/other", folder + "/other/tokenizer.json"):
+        with Serve(PROGRAM, MODEL, "--tokenizer", path) as server:
+            assert json.loads(server.post("/detokenize", {"tokens": ids}).body)["prompt"] == " vixen"
+            reply = server.post("/v1/completions", {"prompt": "A", "max_tokens": 9, "allowed_token_ids": [*ids, 1],
+                                                    "structured_outputs": {"choice": [" vixen"]}})
+            assert json.loads(reply.body)["choices"][0]["text"] == " vixen", reply.body
+
+
 def test_options_of_vllm():
     """A recipe as it stands in the model's card starts; what means nothing is named once."""
     with Serve(PROGRAM, MODEL, "--trust-remote-code", "--tokenizer-mode", "deepseek_v4", "--reasoning-parser=deepseek_v4",
                "--tool-call-parser", "deepseek_v4", "--enable-auto-tool-choice", "--kv_cache_dtype", "fp8",
-               "--no-enable-chunked-prefill", "-tp", "1", "--attention_config.use_fp4_indexer_cache=True", "--no-mtp-adaptive",
+               "--no-enable-chunked-prefill", "-tp", "1", "--gpu-memory-utilization", "0.9", "--attention_config.use_fp4_indexer_cache=True", "--no-mtp-adaptive",
                "--speculative-config", '{"method":"mtp","num_speculative_tokens":2}') as server:
         warnings = [line for line in server.lines if "change nothing" in line]
         assert len(warnings) == 1 and warnings[0].count("--") == 8, server.lines
+        hints = [line for line in server.lines if "changes nothing" in line]
+        assert len(hints) == 1 and "--gpu-memory-utilization" in hints[0] and "--memory-limit" in hints[0], server.lines
         assert live(server)["drafts"]["limit"] == 2
         assert server.post("/v1/chat/completions", story(60)).status == 200
         wait_until(lambda: live(server)["drafts"]["verified"][0] > 0, PATIENCE, "nothing is drafted")
@@ -468,7 +492,8 @@ def main():
                  test_second_signal, test_drain_limit, test_options_of_vllm, test_full_pipe, test_full_stderr):
         test()
     with tempfile.TemporaryDirectory() as folder:
-        for test in (test_unix_socket, test_tls, test_service_manager, test_refused_command_lines):
+        for test in (test_unix_socket, test_tls, test_service_manager, test_refused_command_lines,
+                     test_another_tokenizer):
             test(folder)
     print("all passed")
 

@@ -15,7 +15,7 @@ static struct service *open_service(void) {
     struct sluice_engine_options options = request_engine_options();
     struct service *service;
     options.sequence_limit = 8;
-    EXPECT_OK(service_engine_open(&options, &service));
+    EXPECT_OK(service_engine_open(&options, NULL, &service));
     return service;
 }
 

@@ -19,7 +19,7 @@ static struct service *open_service(int draft_limit) {
     options.sequence_limit = 4;
     options.draft.limit = draft_limit;
     options.draft.is_adaptive = false;
-    EXPECT_OK(service_engine_open(&options, &service));
+    EXPECT_OK(service_engine_open(&options, NULL, &service));
     return service;
 }
 

@@ -73,7 +73,7 @@ static void fill_plan(struct plan *plan) {
     struct sluice_engine_options options = request_engine_options();
     struct service *service;
     struct service_client client;
-    EXPECT_OK(service_engine_open(&options, &service));
+    EXPECT_OK(service_engine_open(&options, NULL, &service));
     service_client_init(&client, service);
     for (int i = 0; i < REQUESTS; i++) {
         submit_planned(plan, &client, i, &call);
