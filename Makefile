@@ -13,7 +13,7 @@ RUN_SUM := $(SLUICE) generate --model models/mini-v4 --chat --thinking --tempera
 	--prompt "Rosa has 41 figs and buys 17 more. How many figs does Rosa have now?"
 
 .PHONY: help build run test test-full test-release test-asan test-tsan test-emulated \
-	test-ranks test-valgrind test-lm-eval fuzz bench check-style tidy format clean \
+	test-ranks test-valgrind test-lm-eval test-load fuzz bench check-style tidy format clean \
 	install build-packages test-packages
 
 help:
@@ -104,6 +104,10 @@ test-lm-eval: build test-packages
 		build/release/python-lm-eval/bin/pip install --quiet -r tests/server/lm_eval_requirements.txt; }
 	tests/server/test_lm_eval.py $(SLUICE) . build/release/python-lm-eval
 
+# Many clients at once for a minute.
+test-load: build
+	tests/server/test_serve_load.py $(SLUICE) . 60
+
 fuzz: test-packages
 	cmake --preset fuzz --log-level=WARNING
 	cmake --build --preset fuzz --target fuzzers
@@ -115,6 +119,7 @@ test-full: test
 	$(MAKE) --no-print-directory test-ranks
 	$(MAKE) --no-print-directory test-valgrind
 	$(MAKE) --no-print-directory test-lm-eval
+	$(MAKE) --no-print-directory test-load
 	$(MAKE) --no-print-directory fuzz
 	$(MAKE) --no-print-directory tidy
 	@echo "All tests of test-full passed."

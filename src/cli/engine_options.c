@@ -5,10 +5,48 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "lib/json.h"
 
+/* No drafts for more than `value` requests. */
+static enum status read_batch_limit(const struct json *value, struct cli_engine_options *out) {
+    CHECK(json_kind(value) == JSON_KIND_INTEGER && json_int64(value) >= 1 && json_int64(value) < INT32_MAX,
+          STATUS_USAGE, "--speculative-config: disable_by_batch_size is not a number from 1 on");
+    int32_t count = (int32_t)json_int64(value);
+    out->schedule[0] = (struct sluice_draft_schedule_row){count, SLUICE_DRAFT_POSITIONS_MAX};
+    out->schedule[1] = (struct sluice_draft_schedule_row){count + 1, 0};
+    out->engine.draft.schedule = out->schedule;
+    out->engine.draft.schedule_row_count = 2;
+    return STATUS_OK;
+}
+
+static enum status read_other_speculation(const struct json_member *member, struct cli_engine_options *out) {
+    /* How vLLM runs a draft model; here it is a layer of the model, and runs as that does. */
+    static const char *const others[] = {
+        "model",         "draft_tensor_parallel_size",
+        "quantization",  "max_model_len",
+        "revision",      "code_revision",
+        "enforce_eager", "disable_padded_drafter_batch",
+        "moe_backend",   "attention_backend",
+    };
+    const char *key = json_member_key(member, NULL);
+    if (strcmp(key, "disable_by_batch_size") == 0) {
+        return read_batch_limit(json_member_value(member), out);
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        if (strcmp(key, others[i]) == 0) {
+            log_write(LOG_WARNING, "cli", "--speculative-config: %s changes nothing here", key);
+            return STATUS_OK;
+        }
+    }
+    FAIL(STATUS_USAGE,
+         "--speculative-config: the key \"%s\" is unknown; method, num_speculative_tokens and "
+         "disable_by_batch_size are not",
+         key);
+}
+
 /* vLLM's {"method":"mtp","num_speculative_tokens":N}. */
-static enum status read_speculation(const char *text, int *draft_limit) {
+static enum status read_speculation(const char *text, struct cli_engine_options *out) {
     struct json *config = NULL;
     enum status status = STATUS_OK;
     TRY(json_parse(text, strlen(text), "--speculative-config", &config));
@@ -20,7 +58,14 @@ static enum status read_speculation(const char *text, int *draft_limit) {
                    json_int64(count) <= SLUICE_DRAFT_POSITIONS_MAX,
                STATUS_USAGE, "--speculative-config: num_speculative_tokens is not a number from 0 to %d",
                SLUICE_DRAFT_POSITIONS_MAX);
-    *draft_limit = (int)json_int64(count);
+    out->engine.draft.limit = (int)json_int64(count);
+    for (const struct json_member *member = json_first(config); member != NULL;
+         member = json_next(config, member)) {
+        const char *key = json_member_key(member, NULL);
+        if (strcmp(key, "method") != 0 && strcmp(key, "num_speculative_tokens") != 0) {
+            TRY_GOTO(read_other_speculation(member, out));
+        }
+    }
 fail:
     json_free(&config);
     return status;
@@ -94,8 +139,11 @@ static enum status read_drafts(const struct cli_options *options, int default_dr
     draft->sampling = options->mtp_sampling == CLI_MTP_REJECTION ? SLUICE_DRAFT_SAMPLING_REJECTION
                                                                  : SLUICE_DRAFT_SAMPLING_COUPLED;
     if (options->speculative_config != NULL) {
-        TRY(read_speculation(options->speculative_config, &draft->limit));
+        TRY(read_speculation(options->speculative_config, out));
     }
+    CHECK(options->mtp_schedule == NULL || draft->schedule_row_count == 0, STATUS_USAGE,
+          "--mtp-schedule says how many drafts there are, and so does disable_by_batch_size of "
+          "--speculative-config: leave one of them out");
     return options->mtp_schedule == NULL ? STATUS_OK : read_schedule(options->mtp_schedule, out);
 }
 

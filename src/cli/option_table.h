@@ -186,6 +186,7 @@ struct cli_options {
     bool disable_uvicorn_access_log;
     int64_t max_requests;
     int64_t max_connections;
+    int64_t max_connections_per_address; /* 0: no limit of their own */
     int64_t max_body_bytes;
     double drain_seconds;
 

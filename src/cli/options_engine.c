@@ -84,7 +84,8 @@ static const struct option_row engine_rows[] = {
      .type = OPTION_TEXT,
      .commands = ENGINE | CLI_PLAN,
      .value_name = "JSON",
-     .help = "Draft tokens by the MTP layer: {\"method\":\"mtp\",\"num_speculative_tokens\":3}.",
+     .help = "Draft tokens by the MTP layer: {\"method\":\"mtp\",\"num_speculative_tokens\":3}; with "
+             "\"disable_by_batch_size\":N not for more than N requests at once.",
      FIELD(speculative_config)},
     {.name = "mtp-adaptive",
      .type = OPTION_FLAG,

@@ -113,6 +113,7 @@ static enum status read_address(const struct cli_options *options, struct serve_
     http->key_file = options->ssl_keyfile;
     http->body_limit = (size_t)options->max_body_bytes;
     http->connection_limit = (int)options->max_connections;
+    http->connections_per_address = (int)options->max_connections_per_address;
     http->handler_thread_count = HANDLER_THREADS;
     const char *root = options->root_path;
     size_t length = root == NULL ? 0 : strlen(root);

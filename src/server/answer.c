@@ -53,6 +53,19 @@ static struct answer *create(struct api *api, const struct api_request *request,
     return answer;
 }
 
+enum status answer_read_id(struct answer *answer, const struct api_request *request, const char *id_prefix) {
+    static const char good[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.:";
+    const char *own = NULL;
+    TRY(request_reader_text(&answer->reader, "request_id", &own, NULL));
+    size_t length = own == NULL ? 0 : strlen(own);
+    bool is_good = length > 0 && length <= ANSWER_ID_MAX && strspn(own, good) == length;
+    if (is_good && request->header(request, "x-request-id") == NULL) {
+        answer->id = arena_format(&answer->arena, "%s%s", id_prefix, own);
+        CHECK_MEMORY(answer->id);
+    }
+    return STATUS_OK;
+}
+
 static enum status read_document(struct answer *answer, const struct api_request *request) {
     TRY(api_parse_body(request, &answer->document));
     TRY(request_reader_init(&answer->reader, answer->document, ""));

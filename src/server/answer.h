@@ -106,6 +106,14 @@ struct answer *answer_open(struct api *api, const struct api_request *request, s
 /* Room for prompts, zeroed. */
 enum status answer_add_prompts(struct answer *answer, size_t count);
 
+enum { ANSWER_ID_MAX = 128 };
+
+/*
+ * Takes the body's request_id for the answer's id, with the prefix, as vLLM does: if the head names none and
+ * it has letters, digits and -_.: only. Else the id stays.
+ */
+enum status answer_read_id(struct answer *answer, const struct api_request *request, const char *id_prefix);
+
 /*
  * Starts the generations, if `status` is OK; else replies with this thread's error. The answer is the task's
  * from now on, or gone.

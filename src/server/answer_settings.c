@@ -240,7 +240,6 @@ static enum status read_plain_fields(struct request_reader *reader) {
         {"metadata", PLAIN_OBJECT},
         {"store", PLAIN_BOOL},
         {"service_tier", PLAIN_TIER},
-        {"request_id", PLAIN_TEXT},
         {"session_id", PLAIN_TEXT},
         {"vllm_xargs", PLAIN_OBJECT},
         {"safety_identifier", PLAIN_TEXT},

@@ -123,6 +123,7 @@ void api_handle_chat(struct api *api, const struct api_request *request, struct 
     struct answer *answer =
         answer_open(api, request, reply, &chat_reply_format, "/v1/chat/completions", "chatcmpl-");
     if (answer != NULL) {
-        answer_launch(answer, read_request(answer));
+        enum status status = answer_read_id(answer, request, "chatcmpl-");
+        answer_launch(answer, status == STATUS_OK ? read_request(answer) : status);
     }
 }

@@ -114,6 +114,7 @@ void api_handle_completions(struct api *api, const struct api_request *request, 
     struct answer *answer =
         answer_open(api, request, reply, &completion_reply_format, "/v1/completions", "cmpl-");
     if (answer != NULL) {
-        answer_launch(answer, read_request(answer));
+        enum status status = answer_read_id(answer, request, "cmpl-");
+        answer_launch(answer, status == STATUS_OK ? read_request(answer) : status);
     }
 }

@@ -39,14 +39,9 @@ static void write_records(struct json_writer *writer, struct answer_item *item) 
     token_records_clear(records);
 }
 
-/* A chunk from behind its delta. */
-static void end_chunk(struct json_writer *writer, struct answer_item *item) {
+/* A chunk from behind its choices; the first one of a choice has the prompt's ids, if they are wanted. */
+static void end_choices(struct json_writer *writer, struct answer_item *item) {
     struct answer *answer = item->answer;
-    json_writer_end(writer, '}');
-    write_records(writer, item);
-    answer_write_finish(writer, &item->choice);
-    json_writer_end(writer, '}');
-    json_writer_end(writer, ']');
     if (answer->settings.returns_token_ids && !item->has_begun) {
         const struct token_list *ids = &answer->prompts[0].ids;
         json_writer_ids(writer, "prompt_token_ids", ids->ids, ids->count);
@@ -57,6 +52,16 @@ static void end_chunk(struct json_writer *writer, struct answer_item *item) {
     }
     json_writer_end(writer, '}');
     answer_end_data(answer);
+}
+
+/* A chunk from behind its delta. */
+static void end_chunk(struct json_writer *writer, struct answer_item *item) {
+    json_writer_end(writer, '}');
+    write_records(writer, item);
+    answer_write_finish(writer, &item->choice);
+    json_writer_end(writer, '}');
+    json_writer_end(writer, ']');
+    end_choices(writer, item);
 }
 
 /* The first chunk of a choice says whose turn it is. */
@@ -81,13 +86,7 @@ static void begin_choice(struct answer_item *item) {
     json_writer_null(&writer, "finish_reason");
     json_writer_end(&writer, '}');
     json_writer_end(&writer, ']');
-    if (answer->settings.returns_token_ids) {
-        const struct token_list *ids = &answer->prompts[0].ids;
-        json_writer_ids(&writer, "prompt_token_ids", ids->ids, ids->count);
-    }
-    json_writer_end(&writer, '}');
-    answer_end_data(answer);
-    item->has_begun = true;
+    end_choices(&writer, item);
 }
 
 static void write_call_delta(struct json_writer *writer, const struct output_event *event) {

@@ -55,6 +55,8 @@ static void write_histograms(const struct metrics_text *text, const struct metri
     for (size_t i = 0; i < HISTOGRAM_COUNT; i++) {
         write_histogram(text, rows[i].name, rows[i].help, &metrics->histograms[i]);
     }
+    write_histogram(text, "vllm:time_per_output_token_seconds", "The time between tokens under its old name.",
+                    &metrics->histograms[HISTOGRAM_INTER_TOKEN]);
 }
 
 static void write_requests(const struct metrics_text *text, const struct metrics *metrics) {
@@ -112,6 +114,15 @@ static void write_gauges(const struct metrics_text *text, const struct metrics_c
              memory->page_tokens, memory->page_count, context->has_prefix_cache ? "True" : "False");
     metrics_text_describe(text, "vllm:cache_config_info", "gauge", "How the cache is laid out.");
     metrics_text_sample(text, "vllm:cache_config_info", labels, 1);
+}
+
+/* Dashboards ask for it; this server never sleeps. */
+static void write_sleep_state(const struct metrics_text *text) {
+    static const char name[] = "vllm:engine_sleep_state";
+    metrics_text_describe(text, name, "gauge", "Whether the engine sleeps; it is always awake.");
+    metrics_text_sample(text, name, ",sleep_state=\"awake\"", 1);
+    metrics_text_sample(text, name, ",sleep_state=\"weights_offloaded\"", 0);
+    metrics_text_sample(text, name, ",sleep_state=\"discard_all\"", 0);
 }
 
 static double sum(const int64_t *values, size_t count) {
@@ -229,6 +240,7 @@ void metrics_write(struct metrics *metrics, const struct metrics_context *contex
     struct metrics_text text;
     metrics_text_begin(&text, out, context->model_name);
     write_gauges(&text, context);
+    write_sleep_state(&text);
     pthread_mutex_lock(&metrics->mutex);
     write_requests(&text, metrics);
     write_histograms(&text, metrics);

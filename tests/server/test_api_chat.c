@@ -451,6 +451,51 @@ static void test_running_limit(void **state) {
     fixture->api = api;
 }
 
+/* Reasoning that is not wanted, usage in every event, control tokens as text. */
+static void test_what_is_shown(void **state) {
+    struct api_fixture *fixture = *state;
+    api_fixture_reset(fixture);
+    script_service_add_text(fixture->service, "first I think</think>Hello!" EOS);
+    assert_int_equal(api_fixture_post(fixture, CHAT, "{" HI ",\"include_reasoning\":false}"), 200);
+    assert_json_text(fixture->body, "choices.0.message.content", "Hello!");
+    assert_json_null(fixture->body, "choices.0.message.reasoning");
+    assert_int_equal(api_fixture_post(fixture, CHAT,
+                                      "{" HI ",\"stream\":true,\"stream_options\":{\"include_usage\":true,"
+                                      "\"continuous_usage_stats\":true}}"),
+                     200);
+    int64_t before = 0;
+    for (size_t i = 0; i < fixture->event_count; i++) {
+        const struct json *tokens = json_find(fixture->events[i].data, "usage.completion_tokens");
+        assert_non_null(tokens);
+        assert_true(json_int64(tokens) >= before);
+        before = json_int64(tokens);
+    }
+    assert_true(before > 3);
+    api_fixture_reset(fixture);
+    script_service_add_text(fixture->service, "a<｜begin▁of▁sentence｜>b" EOS);
+    assert_int_equal(api_fixture_post(fixture, COMPLETIONS, "{\"prompt\":\"x\"}"), 200);
+    assert_json_text(fixture->body, "choices.0.text", "ab");
+    assert_int_equal(
+        api_fixture_post(fixture, COMPLETIONS, "{\"prompt\":\"x\",\"skip_special_tokens\":false}"), 200);
+    assert_json_text(fixture->body, "choices.0.text", "a<｜begin▁of▁sentence｜>b");
+}
+
+/* The body's request_id makes the answer's, if the head names none and it is one. */
+static void test_request_id(void **state) {
+    struct api_fixture *fixture = *state;
+    api_fixture_reset(fixture);
+    script_service_add_text(fixture->service, "x" EOS);
+    assert_int_equal(api_fixture_post(fixture, CHAT, "{" HI ",\"request_id\":\"my-id.7\"}"), 200);
+    assert_json_text(fixture->body, "id", "chatcmpl-my-id.7");
+    assert_int_equal(api_fixture_post(fixture, COMPLETIONS, "{\"prompt\":\"x\",\"request_id\":\"my-id.7\"}"),
+                     200);
+    assert_json_text(fixture->body, "id", "cmpl-my-id.7");
+    assert_int_equal(api_fixture_post(fixture, CHAT, "{" HI ",\"request_id\":\"a b\"}"), 200);
+    assert_null(strstr(json_text(json_find(fixture->body, "id"), NULL), "a b"));
+    assert_int_equal(api_fixture_post(fixture, CHAT, "{" HI ",\"request_id\":7}"), 400);
+    assert_json_text(fixture->body, "error.param", "request_id");
+}
+
 /* The operator's switches are read once and hold unless a request says else; wrong ones open nothing. */
 static void test_default_template_arguments(void **state) {
     struct api_fixture *fixture = *state;
@@ -506,6 +551,8 @@ int main(void) {
         cmocka_unit_test(test_failures),
         cmocka_unit_test(test_client_leaves),
         cmocka_unit_test(test_running_limit),
+        cmocka_unit_test(test_what_is_shown),
+        cmocka_unit_test(test_request_id),
         cmocka_unit_test(test_default_template_arguments),
         cmocka_unit_test(test_close),
     };

@@ -80,6 +80,10 @@ static void test_tokens(void **state) {
     assert_sample(&text, between, ",le=\"80\"", 4);
     assert_sample(&text, between, ",le=\"+Inf\"", 5);
     assert_sample(&text, "vllm:inter_token_latency_seconds_sum", "", 100.12);
+    assert_sample(&text, "vllm:time_per_output_token_seconds_bucket", ",le=\"0.05\"", 4);
+    assert_sample(&text, "vllm:time_per_output_token_seconds_sum", "", 100.12);
+    assert_sample(&text, "vllm:engine_sleep_state", ",sleep_state=\"awake\"", 1);
+    assert_sample(&text, "vllm:engine_sleep_state", ",sleep_state=\"discard_all\"", 0);
     string_buffer_deinit(&text);
     metrics_destroy(&metrics);
     assert_null(metrics);

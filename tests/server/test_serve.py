@@ -295,6 +295,29 @@ def test_full():
         assert server.post("/v1/chat/completions", story(2)).status == 200
 
 
+def test_one_address():
+    """An address that holds all connections it may have gets no further one until it gives one up."""
+    with Serve(PROGRAM, MODEL, "--max-connections-per-address", "2") as server:
+        held = [connect(server.address) for _ in range(2)]
+        for sock in held:
+            sock.sendall(b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert Reply(sock).status == 200
+        with connect(server.address) as third:
+            try:
+                third.sendall(b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert read_all(third) == b""
+            except ConnectionError:
+                pass
+        held.pop().close()
+        def gets_in():
+            try:
+                return server.get("/ping").status == 200
+            except (AssertionError, ConnectionError):
+                return False
+        wait_until(gets_in, PATIENCE, "a place stays taken")
+        held.pop().close()
+
+
 def test_worker_death():
     """Kill -9 of the worker: streams go on as if nothing had been, and health says so."""
     with Serve(PROGRAM, MODEL, "--max-model-len", "2048") as server:
@@ -524,7 +547,7 @@ def main():
         for test in (test_own_paths, test_errors, test_faults_have_the_names_of_their_api, test_request_ids, test_access_log,
                      test_leaving, test_rates, test_cors_off):
             test(server)
-    for test in (test_keys_and_origins, test_full, test_leaving_at_once, test_worker_death, test_replicas_that_share_experts, test_drain,
+    for test in (test_keys_and_origins, test_full, test_one_address, test_leaving_at_once, test_worker_death, test_replicas_that_share_experts, test_drain,
                  test_second_signal, test_drain_limit, test_options_of_vllm, test_full_pipe, test_full_stderr):
         test()
     with tempfile.TemporaryDirectory() as folder:

@@ -1,0 +1,129 @@
+/* What a command line says reaches the engine's and the front's options, word by word. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "cli/engine_options.h"
+#include "cli/serve_options.h"
+
+enum { WORDS_MAX = 8 };
+
+static void parse(const char *const *argv, struct cli_options *out) {
+    const struct option_command description = {CLI_SERVE, "serve", "", "", NULL};
+    char *words[WORDS_MAX];
+    int argc = 0;
+    int word_count = 0;
+    int wants_help = 0;
+    for (; argv[argc] != NULL; argc++) {
+        words[argc] = (char *)(uintptr_t)argv[argc];
+    }
+    *out = (struct cli_options){0};
+    assert_int_equal(
+        options_parse(cli_option_table(), &description, NULL, argc, words, out, &word_count, &wants_help),
+        STATUS_OK);
+    out->model = "model";
+}
+
+static enum status read_engine(const char *const *argv, struct cli_engine_options *out) {
+    struct cli_options options;
+    parse(argv, &options);
+    return cli_engine_options_read(&options, 0, out);
+}
+
+static struct sluice_engine_options engine_of(const char *word, const char *value) {
+    static struct cli_engine_options out;
+    const char *const argv[] = {word, value, NULL};
+    assert_int_equal(read_engine(argv, &out), STATUS_OK);
+    return out.engine;
+}
+
+static struct front_options front_of(const char *word, const char *value) {
+    static struct serve_options out;
+    const char *const argv[] = {word, value, NULL};
+    struct cli_options options;
+    parse(argv, &options);
+    assert_int_equal(serve_options_read(&options, "1", &out), STATUS_OK);
+    serve_options_deinit(&out);
+    return out.front;
+}
+
+static void test_engine_words(void **state) {
+    (void)state;
+    const struct sluice_engine_options defaults = engine_of(NULL, NULL);
+    assert_int_equal(defaults.parallel.expert_exchange, SLUICE_EXPERT_EXCHANGE_AUTO);
+    assert_int_equal(engine_of("--moe-comm", "agrs").parallel.expert_exchange, SLUICE_EXPERT_EXCHANGE_GATHER);
+    assert_int_equal(engine_of("--moe-comm", "a2a").parallel.expert_exchange,
+                     SLUICE_EXPERT_EXCHANGE_DISPATCH);
+    assert_int_equal(defaults.parallel.row_gather, SLUICE_ROW_GATHER_AUTO);
+    assert_int_equal(engine_of("--sp-gather", "early").parallel.row_gather, SLUICE_ROW_GATHER_EARLY);
+    assert_int_equal(engine_of("--sp-gather", "late").parallel.row_gather, SLUICE_ROW_GATHER_LATE);
+    assert_int_equal(engine_of("--sp-min-rows", "24").parallel.shared_rows_min, 24);
+    assert_int_equal(engine_of("--sp-replicate", "none").parallel.shared_experts, SLUICE_SHARED_EXPERTS_CUT);
+    assert_int_equal(engine_of("--sp-replicate", "shared").parallel.shared_experts,
+                     SLUICE_SHARED_EXPERTS_WHOLE);
+    assert_int_equal(defaults.parallel.objective, SLUICE_STAGES_FOR_DECODE);
+    assert_int_equal(engine_of("--pp-objective", "prefill").parallel.objective, SLUICE_STAGES_FOR_PREFILL);
+    assert_int_equal(defaults.parallel.in_flight, 0);
+    assert_int_equal(engine_of("--pp-inflight", "3").parallel.in_flight, 3);
+}
+
+static void test_front_words(void **state) {
+    (void)state;
+    const struct front_options defaults = front_of(NULL, NULL);
+    assert_int_equal(defaults.api.log_probability_limit, 20);
+    assert_int_equal(front_of("--max-logprobs", "7").api.log_probability_limit, 7);
+    assert_int_equal(defaults.http.connection_limit, 4096);
+    assert_int_equal(front_of("--max-connections", "9").http.connection_limit, 9);
+    assert_int_equal(defaults.http.connections_per_address, 0);
+    assert_int_equal(front_of("--max-connections-per-address", "3").http.connections_per_address, 3);
+    assert_false(defaults.api.forces_usage);
+    assert_true(front_of("--enable-force-include-usage", NULL).api.forces_usage);
+    assert_false(defaults.api.prints_tokens_details);
+    assert_true(front_of("--enable-prompt-tokens-details", NULL).api.prints_tokens_details);
+}
+
+/* vLLM's configuration of drafts: what it says here, what it does not, and what nobody knows. */
+static void test_speculation(void **state) {
+    (void)state;
+    struct cli_engine_options out;
+    const char *const limited[] = {"--speculative-config",
+                                   "{\"method\":\"mtp\",\"num_speculative_tokens\":2,"
+                                   "\"disable_by_batch_size\":8,\"draft_tensor_parallel_size\":1}",
+                                   NULL};
+    assert_int_equal(read_engine(limited, &out), STATUS_OK);
+    assert_int_equal(out.engine.draft.limit, 2);
+    assert_int_equal(out.engine.draft.schedule_row_count, 2);
+    assert_int_equal(out.engine.draft.schedule[0].sequence_count, 8);
+    assert_true(out.engine.draft.schedule[0].draft_limit >= 2);
+    assert_int_equal(out.engine.draft.schedule[1].sequence_count, 9);
+    assert_int_equal(out.engine.draft.schedule[1].draft_limit, 0);
+    const char *const twice[] = {limited[0], limited[1], "--mtp-schedule", "4=1", NULL};
+    assert_int_equal(read_engine(twice, &out), STATUS_USAGE);
+    assert_non_null(strstr(error_last()->message, "leave one of them out"));
+    static const char *const wrong[][2] = {
+        {"{\"method\":\"mtp\",\"num_speculative_tokens\":2,\"num_draft_tokens\":3}",
+         "the key \"num_draft_tokens\" is unknown"},
+        {"{\"method\":\"mtp\",\"num_speculative_tokens\":2,\"disable_by_batch_size\":0}",
+         "disable_by_batch_size is not a number from 1 on"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        const char *const argv[] = {"--speculative-config", wrong[i][0], NULL};
+        assert_int_equal(read_engine(argv, &out), STATUS_USAGE);
+        assert_non_null(strstr(error_last()->message, wrong[i][1]));
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_engine_words),
+        cmocka_unit_test(test_front_words),
+        cmocka_unit_test(test_speculation),
+    };
+    log_set_level(LOG_ERROR);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
