@@ -84,7 +84,8 @@ static const struct option_row layout_rows[] = {
      .minimum = 1,
      .maximum = 1 << 12,
      .value_name = "N",
-     .help = "Stages, each with a part of the layers.",
+     .help = "Stages, each with a part of the layers: at most one more than layers, the last "
+             "one then with the head alone.",
      FIELD_AND_GIVEN(pipeline_parallel_size)},
     {.name = "data-parallel-size",
      .alias = "dp",

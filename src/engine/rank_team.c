@@ -102,7 +102,7 @@ static int replica_of_outside(const struct rank_team *team, int index) {
 }
 
 static enum status cut_layers(struct rank_team *team, const struct engine_core *sizes) {
-    TRY(layout_check_stages(team->mesh.pipeline, sizes->model->layer_count, false));
+    TRY(layout_check_stages(team->mesh.pipeline, sizes->model->layer_count));
     team->first_layers = calloc((size_t)team->mesh.pipeline + 1, sizeof *team->first_layers);
     CHECK_MEMORY(team->first_layers);
     const struct stage_memory memory = {

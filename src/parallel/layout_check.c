@@ -16,11 +16,11 @@ enum status layout_check_rank_count(const struct mesh_shape *mesh, int64_t count
     return STATUS_OK;
 }
 
-enum status layout_check_stages(int stage_count, int layer_count, bool has_head_stage) {
-    int most = layer_count + has_head_stage;
-    CHECK(stage_count <= most, STATUS_BAD_CONFIG,
-          "%d pipeline stages were asked for, but the model has %d layers: -pp can be at most %d%s",
-          stage_count, layer_count, most, has_head_stage ? ", the last stage with the head alone" : "");
+enum status layout_check_stages(int stage_count, int layer_count) {
+    CHECK(stage_count <= layer_count + 1, STATUS_BAD_CONFIG,
+          "%d pipeline stages were asked for, but the model has %d layers: -pp can be at most %d, the last "
+          "stage with the head alone",
+          stage_count, layer_count, layer_count + 1);
     return STATUS_OK;
 }
 

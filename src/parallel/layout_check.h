@@ -18,8 +18,8 @@
 /* CFG-01: as many ranks as there are `what` ("devices", "processes"). */
 enum status layout_check_rank_count(const struct mesh_shape *mesh, int64_t count, const char *what);
 
-/* CFG-04: a stage has a layer at least; the last one can do with the head alone if `has_head_stage`. */
-enum status layout_check_stages(int stage_count, int layer_count, bool has_head_stage);
+/* CFG-04: a stage has a layer at least; the last of several can do with the head alone (P-1). */
+enum status layout_check_stages(int stage_count, int layer_count);
 
 /* CFG-10: drafting is on, and the checkpoint has all it needs. `missing`: the first of the names. */
 enum status layout_check_draft_tensors(int draft_limit, int64_t missing_count, const char *missing);

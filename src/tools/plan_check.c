@@ -33,7 +33,7 @@ enum status plan_check_request(const struct plan_model *model, const struct plan
     if (divides) {
         TRY(layout_check_sums("cpu", mesh->tensor, LEAF_COUNT_MAX));
     }
-    TRY(layout_check_stages(mesh->pipeline, model->model->layer_count, true));
+    TRY(layout_check_stages(mesh->pipeline, model->model->layer_count));
     TRY(layout_check_buffers(mesh->pipeline, request->groups_in_flight, request->boundary_buffers));
     TRY(check_parts(model, request));
     TRY(layout_check_page_tokens(request->page_tokens));
