@@ -37,6 +37,7 @@ struct executor_ranks {
     int number;            /* of all ranks, those of other replicas included */
     int replica;           /* of those that share experts, */
     int replica_count;     /* and how many there are */
+    uint32_t epoch;        /* in front of boundaries: another for each engine that a job opens; 0: threads */
     int stage;             /* -1: none, a leader from outside */
     int stage_count;
     int first_layer;

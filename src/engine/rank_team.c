@@ -117,6 +117,7 @@ static void prepare_job_rank(struct rank_team *team) {
     struct comm *comms[] = {team->everyone, ranks->control, ranks->step.tensor, ranks->step.experts,
                             ranks->pipeline};
     ranks->watch = &team->job->watch;
+    memcpy(&ranks->epoch, team->order.nonce, sizeof ranks->epoch);
     ranks->deadline_seconds = team->job->deadline_seconds;
     atomic_store(&team->job->replica, place.data);
     atomic_store(&team->job->replica_count, team->mesh.data);

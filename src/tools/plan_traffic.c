@@ -1,6 +1,7 @@
 /* Rings or direct exchanges: both send the same bytes per rank. Routing is taken to be uniform. */
 #include "tools/plan_traffic.h"
 
+#include "engine/boundary_header.h"
 #include "parallel/sharing_choice.h"
 #include "tools/plan_sharing.h"
 
@@ -73,8 +74,8 @@ struct plan_traffic plan_traffic_make(const struct plan_traffic_input *input) {
     group.sum = (input->shares_rows ? 1.0 : 2.0) * group.row * input->hidden_size * input->partial_bytes;
     add_layer(input, &group, &out);
     if (input->mesh.pipeline > 1) {
-        out.boundary_bytes =
-            input->rows * input->boundary_row_bytes / (input->shares_rows ? input->mesh.tensor : 1);
+        out.boundary_bytes = BOUNDARY_HEADER_BYTES + input->rows * input->boundary_row_bytes /
+                                                         (input->shares_rows ? input->mesh.tensor : 1);
     }
     /* Columns of all ranks meet on each (G-17); before that the normed rows do, if they are shared. */
     out.logit_bytes = share * input->logit_rows * input->vocabulary_size * sizeof(float);

@@ -183,7 +183,7 @@ enum status __wrap_comm_start_send(struct comm *comm, struct stream *stream, int
                                    size_t bytes, struct comm_request *out) {
     pthread_mutex_lock(&notes.lock);
     if (notes.is_open && stream != NULL && notes.boundary_count < NOTES_MAX) {
-        notes.boundary_bytes[notes.boundary_count++] = bytes;
+        notes.boundary_bytes[notes.boundary_count++] = bytes - 64; /* its header (A.1) */
     }
     pthread_mutex_unlock(&notes.lock);
     return __real_comm_start_send(comm, stream, to, memory, bytes, out);
