@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/string_buffer.h"
 #include "engine/executor_balance.h"
 #include "engine/outside_leader.h"
 #include "engine/rank_team_groups.h"
@@ -53,6 +54,9 @@ struct rank_team {
     bool is_led;                /* the others follow this process's leader */
 };
 
+/* Boundary buffers of a stage between others, and of the first and the last one (P-19). */
+enum { MIDDLE_BUFFERS = 3, END_BUFFERS = 2 };
+
 _Static_assert((int)TEAM_RANKS_MAX <= (int)SLUICE_STAGES_MAX, "a stage has a rank");
 
 int rank_team_replicas(const struct sluice_parallel_options *parallel) {
@@ -86,10 +90,20 @@ static enum status check_options(const struct sluice_engine_options *options) {
     CHECK(parallel->shared_rows_min >= 0, STATUS_OUT_OF_RANGE,
           "shared_rows_min is %d, expected 0 or the fewest rows of a step that ranks share",
           parallel->shared_rows_min);
-    CHECK(options->prefix_cache_directory == NULL, STATUS_UNSUPPORTED,
-          "a prefix cache on disk works with one rank only so far: leave --prefix-cache-dir out, or -tp and "
-          "-pp");
-    return STATUS_OK;
+    const struct mesh_shape mesh = {
+        .data = rank_team_replicas(parallel), .pipeline = parallel->pipeline, .tensor = parallel->tensor};
+    return options->prefix_cache_directory == NULL ? STATUS_OK
+                                                   : layout_check_disk_tier(options->device, &mesh);
+}
+
+/* Groups in flight that leave stages without work are no fault, but seldom meant (CFG-17). */
+static void warn_of_few_groups(const struct sluice_parallel_options *parallel) {
+    struct string_buffer text = {0};
+    int buffers = parallel->pipeline > 2 ? MIDDLE_BUFFERS : END_BUFFERS;
+    if (layout_append_few_groups(parallel->pipeline, parallel->in_flight, buffers, &text)) {
+        log_write(LOG_WARNING, "engine", "%s", string_buffer_text(&text));
+    }
+    string_buffer_deinit(&text);
 }
 
 static bool is_led_from_outside(const struct rank_team *team, int replica) {
@@ -460,6 +474,7 @@ enum status rank_team_open(const struct sluice_engine_options *options, struct e
     struct sluice_job *job = options->parallel.job;
     *leaders = NULL;
     TRY(check_options(options));
+    warn_of_few_groups(&options->parallel);
     TRY(create_team(options, &team));
     if (job != NULL) {
         TRY_GOTO(layout_check_rank_count(&team->mesh, job->size, "processes"));
