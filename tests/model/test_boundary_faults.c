@@ -1,6 +1,6 @@
 /*
- * A transport between stages that loses, doubles, swaps or changes messages (spec parallelism T-23, P-17):
- * requests end at once with a sentence that says what came instead, and never with other tokens.
+ * A transport between stages that loses, doubles, swaps or changes messages (spec parallelism T-23, P-17,
+ * F-5): requests end at once with a sentence that says what came instead, and never with other tokens.
  *
  * Steps have as many rows each, so that only their headers tell messages apart. The linker puts this file's
  * function in front of the communicator (CMakeLists.txt).

@@ -129,7 +129,7 @@ static void memory_is_planned_to_the_byte(void **state) {
     }
 }
 
-/* 3.5 to 3.7: what else may be asked for than what the engine chooses. */
+/* S-12 to S-15 and 5.2: what else may be asked for than what the engine chooses. */
 static void ways_that_are_asked_for_are_planned(void **state) {
     (void)state;
     for (int i = 0; i < 8; i++) {

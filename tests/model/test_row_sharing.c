@@ -248,7 +248,7 @@ static void expect_rows(const int64_t *rows, int count, int expected_count, int6
     }
 }
 
-/* T-1: 3 rows on 2 ranks: attention sees 3, everything else 2 and 1, and so again. */
+/* T-1, S-9: 3 rows on 2 ranks: attention sees 3, everything else 2 and 1, and so again. */
 static void attention_sees_all_rows_and_the_rest_its_own(void **state) {
     (void)state;
     float logits[3 * TINY_VOCABULARY];

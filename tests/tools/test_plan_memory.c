@@ -203,6 +203,7 @@ static void drafting_costs_no_copy_of_the_streams(void **state) {
     }
     /* 14.7 MB each. */
     expect_near((double)on.plan.stages[3].draft_bytes / 2, 14.7e6, 0.01);
+    /* S-11: where ranks share rows, the streams are divided by T. */
     off.request.has_sequence_parallelism = true;
     plan_fixture_make(&off, 1, 4, 8);
     assert_int_equal(off.plan.stages[1].boundary_bytes, 3 * (448 * 1048576 / 8 + 64));
