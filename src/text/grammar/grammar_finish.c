@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/grammar/compile_work.h"
 #include "text/grammar/grammar_builder.h"
 
 /* Whether the rule's end can be reached without reading, given the rules that are known to be nullable. */
@@ -55,6 +56,10 @@ static bool learn_once(const struct grammar_builder *builder, learn_rule learn, 
                        uint32_t *stack) {
     bool is_changed = false;
     for (uint32_t i = builder->rule_count; i-- > 0;) {
+        const struct grammar_builder_rule *rule = builder->rules[i];
+        if (!compile_work_spend(rule->nfa.state_count + rule->dfa.state_count)) {
+            return false;
+        }
         is_changed = learn(builder, builder->rules[i], is_marked, stack) || is_changed;
     }
     return is_changed;
@@ -76,6 +81,7 @@ static enum status learn_all(const struct grammar_builder *builder, learn_rule l
     free(is_marked);
     free(stack);
     CHECK(has_memory, STATUS_OUT_OF_MEMORY, "out of memory");
+    CHECK(compile_work_spend(0), STATUS_UNSUPPORTED, "the rules call each other too often");
     return STATUS_OK;
 }
 
