@@ -17,7 +17,7 @@
 #include "server/worker.h"
 #include "server/worker_process.h"
 
-enum { STEP_NANOSECONDS = 500000, CONTEXT = 100000, SLOTS = 4 };
+enum { STEP_NANOSECONDS = 500000, SILENT_STEPS = 100, CONTEXT = 100000, SLOTS = 4 };
 
 struct counting_generation {
     struct generation generation;
@@ -38,6 +38,7 @@ struct counting_service {
     pthread_t thread;
     bool is_closing;
     atomic_bool is_lost;
+    int silent_steps;
     struct counting_generation *generations;
     struct sluice_engine_stats stats;
 };
@@ -75,6 +76,13 @@ static void step(struct counting_service *service, struct counting_generation *g
         return;
     }
     misbehave(generation);
+    if (generation->first == COUNTING_STOPS && generation->position % 10 == 9) {
+        service->silent_steps++; /* until all news are taken */
+        atomic_store(&service->is_lost, service->silent_steps > SILENT_STEPS);
+    }
+    if (service->silent_steps > 0) {
+        return;
+    }
     if (generation->first == COUNTING_LOSES && generation->position % 10 == 9) {
         lose_rank(service);
         return;

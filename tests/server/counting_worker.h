@@ -7,6 +7,7 @@ enum {
     COUNTING_HANGS = 1002, /* its first step never ends */
     COUNTING_IDLES = 1003, /* no token ever comes */
     COUNTING_LOSES = 1004, /* at every position that ends in 9 a rank is lost, which ends all with an error */
+    COUNTING_STOPS = 1005, /* there a rank is lost, and nobody can say so to any request */
 };
 
 #endif
