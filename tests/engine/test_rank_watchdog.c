@@ -17,7 +17,7 @@
 
 enum { RANKS = 2 };
 
-static const double deadline_seconds = 0.2;
+static const double deadline_seconds = 0.5; /* a busy machine may not run a thread for a moment */
 static const double patience_seconds = 20;
 
 struct world {
@@ -49,7 +49,9 @@ static void close_world(struct world *world) {
 }
 
 static void sleep_seconds(double seconds) {
-    nanosleep(&(struct timespec){.tv_nsec = (long)(seconds * 1e9)}, NULL);
+    struct timespec time = {.tv_sec = (time_t)seconds};
+    time.tv_nsec = (long)((seconds - (double)time.tv_sec) * 1e9);
+    nanosleep(&time, NULL);
 }
 
 /* How it ends for all ranks: an abort. */
@@ -82,7 +84,7 @@ static void who_hangs_is_named(void **state) {
     world.pulses[0].is_working = true;
     world.pulses[1].ops.op = 1 + OP_MOE_EXPERTS;
     world.pulses[1].is_working = true;
-    expect_sentence(&world, "rank 1 of 2 (stage 1 of 2, tick 57, in moe_experts) has not got on for 0.");
+    expect_sentence(&world, "rank 1 of 2 (stage 1 of 2, tick 57, in moe_experts) has not got on for ");
     world.pulses[1].is_working = false; /* it has come back after all */
     assert_false(rank_watchdog_is_hanging(world.watchdog));
     close_world(&world);
@@ -98,7 +100,7 @@ static void who_gets_on_is_left_alone(void **state) {
     world.pulses[0].is_working = true; /* begins operations, then tasks of one */
     world.pulses[1].wait.operation = "comm_gather";
     world.pulses[1].is_working = true; /* waits for it all the while */
-    for (int i = 0; i < 40; i++) {
+    for (int i = 0; i < 25; i++) {
         sleep_seconds(deadline_seconds / 10);
         world.pulses[0].ops.count++;
     }
@@ -122,7 +124,7 @@ static void a_long_kernel_is_left_alone(void **state) {
         open_world(&world, 57);
         world.pulses[0].pool = pool;
         world.pulses[0].is_working = true;
-        worker_pool_run(pool, 40 * threads, sleep_at_task, NULL);
+        worker_pool_run(pool, 25 * threads, sleep_at_task, NULL);
         expect_peace(&world);
         worker_pool_destroy(&pool);
     }
@@ -133,7 +135,7 @@ static void who_has_nothing_to_do_is_left_alone(void **state) {
     (void)state;
     open_world(&world, 57);
     world.pulses[0].wait.operation = "comm_wait"; /* for a plan */
-    sleep_seconds(4 * deadline_seconds);
+    sleep_seconds(2.5 * deadline_seconds);
     expect_peace(&world);
 }
 
@@ -142,7 +144,7 @@ static void first_ticks_may_read_weights(void **state) {
     (void)state;
     open_world(&world, 7);
     world.pulses[1].is_working = true;
-    sleep_seconds(4 * deadline_seconds);
+    sleep_seconds(2.5 * deadline_seconds);
     expect_peace(&world);
 }
 
