@@ -1,8 +1,9 @@
 /* Fields to struct members; bounds are those of sluice/sampling.h, which are vLLM's. */
 #include "server/answer_settings.h"
 
-#include <float.h>
 #include <stdlib.h>
+
+#include "server/plain_fields.h"
 
 static const double number_limit = 1e9;
 
@@ -27,7 +28,7 @@ enum status answer_settings_read_sampling(struct answer_settings *settings, stru
     struct sluice_sampling *sampling = &settings->sampling;
     int64_t top_k = sampling->top_k;
     TRY(request_reader_number(reader, "temperature", 0.0, number_limit, &sampling->temperature));
-    TRY(request_reader_number(reader, "top_p", DBL_MIN, 1.0, &sampling->top_p));
+    TRY(request_reader_positive(reader, "top_p", 1.0, &sampling->top_p));
     TRY(request_reader_integer(reader, "top_k", -1, INT32_MAX, &top_k));
     sampling->top_k = (int32_t)top_k;
     return STATUS_OK;
@@ -74,8 +75,7 @@ static enum status read_all_sampling(struct answer_settings *settings, struct re
     sampling->seed = (uint64_t)seed;
     TRY(answer_settings_read_sampling(settings, reader));
     TRY(request_reader_number(reader, "min_p", 0.0, 1.0, &sampling->min_p));
-    TRY(request_reader_number(reader, "repetition_penalty", DBL_MIN, number_limit,
-                              &sampling->repetition_penalty));
+    TRY(request_reader_positive(reader, "repetition_penalty", number_limit, &sampling->repetition_penalty));
     TRY(request_reader_number(reader, "presence_penalty", -2.0, 2.0, &sampling->presence_penalty));
     TRY(request_reader_number(reader, "frequency_penalty", -2.0, 2.0, &sampling->frequency_penalty));
     return read_logit_bias(sampling, reader, arena);
@@ -234,32 +234,29 @@ static enum status refuse_fields(struct request_reader *reader) {
     return STATUS_OK;
 }
 
-/* Fields that change nothing here: known, so that they do not count as unknown. */
-static void pass_over_fields(struct request_reader *reader) {
-    static const char *const ignored[] = {
-        "user",
-        "metadata",
-        "store",
-        "service_tier",
-        "request_id",
-        "session_id",
-        "vllm_xargs",
-        "safety_identifier",
-        "length_penalty",
-        "early_stopping",
-        "add_special_tokens",
-        "prompt_cache_key",
-        "spaces_between_special_tokens",
+static enum status read_plain_fields(struct request_reader *reader) {
+    static const struct plain_field fields[] = {
+        {"user", PLAIN_TEXT},
+        {"metadata", PLAIN_OBJECT},
+        {"store", PLAIN_BOOL},
+        {"service_tier", PLAIN_TIER},
+        {"request_id", PLAIN_TEXT},
+        {"session_id", PLAIN_TEXT},
+        {"vllm_xargs", PLAIN_OBJECT},
+        {"safety_identifier", PLAIN_TEXT},
+        {"length_penalty", PLAIN_NUMBER},
+        {"early_stopping", PLAIN_ANY},
+        {"add_special_tokens", PLAIN_BOOL},
+        {"prompt_cache_key", PLAIN_TEXT},
+        {"spaces_between_special_tokens", PLAIN_BOOL},
     };
-    for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++) {
-        request_reader_get(reader, ignored[i]);
-    }
+    return plain_fields_read(reader, fields, sizeof fields / sizeof *fields);
 }
 
 enum status answer_settings_read(struct answer_settings *settings, struct request_reader *reader,
                                  const struct generation_config *recommended, struct arena *arena) {
     TRY(refuse_fields(reader));
-    pass_over_fields(reader);
+    TRY(read_plain_fields(reader));
     TRY(read_all_sampling(settings, reader, arena));
     TRY(read_ends(settings, reader, recommended, arena));
     TRY(request_reader_bool(reader, "stream", &settings->is_streaming));

@@ -1,8 +1,10 @@
 /* POST /v1/chat/completions: the request. How answers look is server/chat_reply.h. */
 #include <stdio.h>
+#include <string.h>
 
 #include "server/api_internal.h"
 #include "server/chat_reply.h"
+#include "server/plain_fields.h"
 #include "server/request_chat.h"
 #include "server/request_grammar.h"
 
@@ -47,14 +49,28 @@ static enum status read_prompt_switches(struct request_chat *chat, struct reques
     return STATUS_OK;
 }
 
+/* Text is the only kind of content. */
+static enum status read_modalities(struct request_reader *reader) {
+    const struct json *list = NULL;
+    TRY(request_reader_array(reader, "modalities", &list));
+    for (size_t i = 0; list != NULL && i < json_length(list); i++) {
+        const char *word = json_text(json_at(list, i), NULL);
+        if (word == NULL || strcmp(word, "text") != 0) {
+            return request_reader_fail(reader, "modalities",
+                                       word == NULL ? STATUS_BAD_FORMAT : STATUS_UNSUPPORTED,
+                                       "holds something else than \"text\"; this model writes text only");
+        }
+    }
+    return STATUS_OK;
+}
+
 static enum status refuse_chat_fields(struct request_reader *reader) {
     TRY(request_reader_refuse(reader, "documents", "put their text into a message"));
     TRY(request_reader_refuse(reader, "chat_template", "the prompt's form is the model's own"));
     TRY(request_reader_refuse(reader, "audio", "this model writes text only"));
     TRY(request_reader_refuse(reader, "web_search_options", "offer a tool instead"));
-    /* Text is the only kind of content, whatever the list says besides. */
-    request_reader_get(reader, "modalities");
-    request_reader_get(reader, "verbosity");
+    TRY(read_modalities(reader));
+    TRY(plain_fields_read_verbosity(reader));
     return request_reader_refuse(reader, "prediction", "drafts come from the model itself");
 }
 

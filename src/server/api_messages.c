@@ -4,6 +4,7 @@
 #include "server/api_internal.h"
 #include "server/messages_reply.h"
 #include "server/messages_request.h"
+#include "server/plain_fields.h"
 #include "server/request_chat.h"
 #include "server/request_grammar.h"
 #include "text/json_writer.h"
@@ -116,19 +117,37 @@ fail:
     return status;
 }
 
-/* Fields that change nothing here. */
-static void pass_over_fields(struct request_reader *reader) {
-    static const char *const ignored[] = {"metadata", "service_tier",  "context_management", "betas",
-                                          "speed",    "inference_geo", "cache_control"};
-    for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++) {
-        request_reader_get(reader, ignored[i]);
+/* Who asks changes nothing here. */
+static enum status read_metadata(struct request_reader *reader) {
+    const struct json *metadata = NULL;
+    const char *user = NULL;
+    size_t length;
+    TRY(request_reader_object(reader, "metadata", &metadata));
+    if (metadata == NULL) {
+        return STATUS_OK;
     }
+    struct request_reader inner;
+    TRY(request_reader_init(&inner, metadata, "metadata."));
+    return request_reader_forward(reader, &inner, request_reader_text(&inner, "user_id", &user, &length));
+}
+
+static enum status read_plain_fields(struct request_reader *reader) {
+    static const struct plain_field fields[] = {{"context_management", PLAIN_OBJECT},
+                                                {"betas", PLAIN_ANY},
+                                                {"speed", PLAIN_TEXT},
+                                                {"inference_geo", PLAIN_TEXT},
+                                                {"cache_control", PLAIN_OBJECT}};
+    static const char *const tiers[] = {"auto", "standard_only", NULL};
+    const char *tier = tiers[0];
+    TRY(read_metadata(reader));
+    TRY(request_reader_word(reader, "service_tier", tiers, &tier));
+    return plain_fields_read(reader, fields, sizeof fields / sizeof *fields);
 }
 
 static enum status read_request(struct answer *answer) {
     struct answer_settings *settings = &answer->settings;
     struct request_reader *reader = &answer->reader;
-    pass_over_fields(reader);
+    TRY(read_plain_fields(reader));
     TRY(request_reader_refuse(reader, "mcp_servers", "call them yourself, and offer their tools"));
     TRY(request_reader_refuse(reader, "container", "this server runs no code"));
     settings->token_limit = 0;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "server/api_internal.h"
+#include "server/plain_fields.h"
 #include "server/request_chat.h"
 #include "server/request_grammar.h"
 #include "server/responses_reply.h"
@@ -38,7 +39,9 @@ static void keep_members(struct answer *answer) {
     struct string_buffer *out = &responses_state_of(answer)->request_members;
     struct json_writer writer = json_writer_on(out);
     for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
-        const struct json *value = request_reader_get(&answer->reader, members[i].key);
+        /* Whatever tier was asked for, there is one only. */
+        bool is_tier = strcmp(members[i].key, "service_tier") == 0;
+        const struct json *value = is_tier ? NULL : request_reader_get(&answer->reader, members[i].key);
         struct string_buffer text = {0};
         string_buffer_append_text(&text, value == NULL ? members[i].absent : "");
         if (value != NULL) {
@@ -55,10 +58,56 @@ static void keep_members(struct answer *answer) {
     }
 }
 
+/*
+ * What a response may hold besides. All but log-probabilities concern items that there are none of here, so
+ * that nothing is left out.
+ */
+static enum status read_include(struct request_reader *reader) {
+    static const char *const known[] = {
+        "reasoning.encrypted_content",   "file_search_call.results",
+        "web_search_call.results",       "web_search_call.action.sources",
+        "message.input_image.image_url", "computer_call_output.output.image_url",
+        "code_interpreter_call.outputs", NULL};
+    const struct json *list = NULL;
+    TRY(request_reader_array(reader, "include", &list));
+    for (size_t i = 0; list != NULL && i < json_length(list); i++) {
+        const char *word = json_text(json_at(list, i), NULL);
+        size_t k = 0;
+        if (word == NULL) {
+            return request_reader_fail(reader, "include", STATUS_BAD_FORMAT,
+                                       "holds something that is no string");
+        }
+        while (known[k] != NULL && strcmp(known[k], word) != 0) {
+            k++;
+        }
+        if (strcmp(word, "message.output_text.logprobs") == 0) {
+            return request_reader_fail(
+                reader, "include", STATUS_UNSUPPORTED,
+                "asks for log-probabilities, which are not given here; /v1/chat/completions gives them");
+        }
+        if (known[k] == NULL) {
+            return request_reader_fail(reader, "include", STATUS_UNSUPPORTED,
+                                       "asks for \"%.60s\", which is not known", word);
+        }
+    }
+    return STATUS_OK;
+}
+
+static enum status read_plain_fields(struct request_reader *reader) {
+    static const struct plain_field fields[] = {{"metadata", PLAIN_PAIRS},
+                                                {"user", PLAIN_TEXT},
+                                                {"service_tier", PLAIN_TIER},
+                                                {"stream_options", PLAIN_OBJECT},
+                                                {"safety_identifier", PLAIN_TEXT},
+                                                {"request_id", PLAIN_TEXT},
+                                                {"prompt_cache_key", PLAIN_TEXT},
+                                                {"client_metadata", PLAIN_OBJECT},
+                                                {"prompt_cache_retention", PLAIN_TEXT}};
+    TRY(read_include(reader));
+    return plain_fields_read(reader, fields, sizeof fields / sizeof *fields);
+}
+
 static enum status refuse_fields(struct request_reader *reader) {
-    static const char *const ignored[] = {
-        "include",          "stream_options",  "safety_identifier",     "request_id",
-        "prompt_cache_key", "client_metadata", "prompt_cache_retention"};
     int64_t top_count = 0;
     int64_t built_in_count = 0;
     TRY(request_reader_refuse(reader, "conversation", "use previous_response_id"));
@@ -69,11 +118,7 @@ static enum status refuse_fields(struct request_reader *reader) {
                                    "is not supported here; /v1/chat/completions gives log-probabilities");
     }
     /* Counts calls of tools that a server runs; this one runs none, so that any limit is kept. */
-    TRY(request_reader_integer(reader, "max_tool_calls", 0, INT32_MAX, &built_in_count));
-    for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++) {
-        request_reader_get(reader, ignored[i]);
-    }
-    return STATUS_OK;
+    return request_reader_integer(reader, "max_tool_calls", 0, INT32_MAX, &built_in_count);
 }
 
 static enum status read_lifetime(struct answer *answer) {
@@ -182,6 +227,11 @@ static enum status read_form(struct answer *answer, struct request_chat *chat) {
     TRY(request_reader_object(&answer->reader, "reasoning", &reasoning));
     TRY(request_reader_object(&answer->reader, "text", &text));
     TRY(request_chat_read_effort(chat, &answer->reader, "reasoning.", reasoning));
+    if (text != NULL) {
+        struct request_reader inner;
+        TRY(request_reader_init(&inner, text, "text."));
+        TRY(request_reader_forward(&answer->reader, &inner, plain_fields_read_verbosity(&inner)));
+    }
     const struct json *format = json_get(text, "format");
     if (format == NULL || json_kind(format) == JSON_KIND_NULL) {
         return STATUS_OK;
@@ -201,6 +251,7 @@ static enum status read_request(struct answer *answer) {
     TRY(responses_reply_prepare(answer));
     TRY(request_chat_init(&chat, answer->api));
     TRY(refuse_fields(reader));
+    TRY(read_plain_fields(reader));
     TRY(read_lifetime(answer));
     TRY(request_reader_integer(reader, "max_output_tokens", 1, INT32_MAX, &settings->token_limit));
     TRY(answer_settings_read_sampling(settings, reader));

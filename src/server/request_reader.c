@@ -1,6 +1,7 @@
 /* Field by field; what was asked for is remembered, so that the rest can be counted. */
 #include "server/request_reader.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -67,8 +68,9 @@ enum status request_reader_integer(struct request_reader *reader, const char *na
     return STATUS_OK;
 }
 
-enum status request_reader_number(struct request_reader *reader, const char *name, double least, double most,
-                                  double *out) {
+/* `lower` is what the error says of the lower bound. */
+static enum status read_number(struct request_reader *reader, const char *name, double least,
+                               const char *lower, double most, double *out) {
     const struct json *value = request_reader_get(reader, name);
     if (value == NULL) {
         return STATUS_OK;
@@ -78,11 +80,23 @@ enum status request_reader_number(struct request_reader *reader, const char *nam
     }
     double number = json_number(value);
     if (!(number >= least && number <= most)) {
-        return request_reader_fail(reader, name, STATUS_OUT_OF_RANGE, "is %g; expected %g to %g", number,
-                                   least, most);
+        return request_reader_fail(reader, name, STATUS_OUT_OF_RANGE, "is %g; expected %s to %g", number,
+                                   lower, most);
     }
     *out = number;
     return STATUS_OK;
+}
+
+enum status request_reader_number(struct request_reader *reader, const char *name, double least, double most,
+                                  double *out) {
+    char lower[32];
+    snprintf(lower, sizeof lower, "%g", least);
+    return read_number(reader, name, least, lower, most, out);
+}
+
+enum status request_reader_positive(struct request_reader *reader, const char *name, double most,
+                                    double *out) {
+    return read_number(reader, name, DBL_MIN, "above 0", most, out);
 }
 
 enum status request_reader_text(struct request_reader *reader, const char *name, const char **out,

@@ -36,6 +36,10 @@ enum status request_reader_integer(struct request_reader *reader, const char *na
 enum status request_reader_number(struct request_reader *reader, const char *name, double least, double most,
                                   double *out);
 
+/* Above 0. */
+enum status request_reader_positive(struct request_reader *reader, const char *name, double most,
+                                    double *out);
+
 /* `length` may be NULL if the text must not hold NULs. Borrowed from the document. */
 enum status request_reader_text(struct request_reader *reader, const char *name, const char **out,
                                 size_t *length);

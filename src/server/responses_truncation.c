@@ -1,6 +1,6 @@
 /*
- * Looks for the first turn to keep by halving. A try that is too long is followed by at most half of its
- * turns, one that fits is no longer than the context: all tries together cost about twice the first.
+ * Looks for the first cut that is enough by halving. A try that is too long is followed by at most half of
+ * its items, one that fits is no longer than the context: all tries together cost about twice the first.
  */
 #include "server/responses_truncation.h"
 
@@ -8,45 +8,64 @@
 
 #include "server/api_internal.h"
 
+/* What is kept behind the head. */
+struct cut {
+    size_t start;        /* messages from here on */
+    bool keeps_question; /* the last message of the user before them */
+};
+
 struct truncation {
     struct answer *answer;
     const struct request_chat *chat;
     const struct chat_conversation *whole;
     struct chat_message *kept; /* as long as the whole */
     size_t head_count;         /* messages before the first turn */
-    size_t *turns;             /* where each turn starts */
-    size_t turn_count;
+    size_t question;           /* the last message of the user */
+    struct cut *cuts;          /* from the least to the most that is left out */
+    size_t cut_count;
 };
 
-/* Encodes the head and the turns from `first` on. */
-static enum status encode_from(const struct truncation *truncation, size_t first) {
-    const struct chat_conversation *whole = truncation->whole;
+static void keep(struct truncation *truncation, struct chat_conversation *kept, size_t first, size_t end) {
+    memcpy(truncation->kept + kept->message_count, truncation->whole->messages + first,
+           (end - first) * sizeof *truncation->kept);
+    kept->message_count += end - first;
+}
+
+static enum status encode_cut(struct truncation *truncation, size_t index) {
+    const struct cut *cut = &truncation->cuts[index];
     struct answer *answer = truncation->answer;
-    size_t start = truncation->turns[first];
-    size_t tail_count = whole->message_count - start;
-    memcpy(truncation->kept, whole->messages, truncation->head_count * sizeof *whole->messages);
-    memcpy(truncation->kept + truncation->head_count, whole->messages + start,
-           tail_count * sizeof *whole->messages);
-    struct chat_conversation conversation = {truncation->kept, truncation->head_count + tail_count};
+    struct chat_conversation conversation = {.messages = truncation->kept};
     struct token_list *ids = &answer->prompts[0].ids;
+    keep(truncation, &conversation, 0, truncation->head_count);
+    if (cut->keeps_question) {
+        keep(truncation, &conversation, truncation->question, truncation->question + 1);
+    }
+    keep(truncation, &conversation, cut->start, truncation->whole->message_count);
     ids->count = 0;
     return request_chat_encode(truncation->chat, answer->api->options.tokenizer, &conversation,
                                &answer->settings, ids);
 }
 
-static enum status find_turns(struct truncation *truncation) {
+static enum status find_cuts(struct truncation *truncation) {
     const struct chat_conversation *whole = truncation->whole;
     struct arena *arena = &truncation->answer->arena;
     truncation->kept = ARENA_NEW(arena, struct chat_message, whole->message_count);
-    truncation->turns = ARENA_NEW(arena, size_t, whole->message_count);
+    truncation->cuts = ARENA_NEW(arena, struct cut, whole->message_count);
     CHECK_MEMORY(truncation->kept);
-    CHECK_MEMORY(truncation->turns);
+    CHECK_MEMORY(truncation->cuts);
     for (size_t i = 0; i < whole->message_count; i++) {
         if (whole->messages[i].role == CHAT_ROLE_USER) {
-            truncation->turns[truncation->turn_count++] = i;
+            truncation->cuts[truncation->cut_count++] = (struct cut){.start = i};
+            truncation->question = i;
         }
     }
-    truncation->head_count = truncation->turn_count > 0 ? truncation->turns[0] : 0;
+    truncation->head_count = truncation->cut_count > 0 ? truncation->cuts[0].start : 0;
+    /* Behind the first step after the question: outputs of calls go with them. */
+    for (size_t i = truncation->question + 2; truncation->cut_count > 0 && i < whole->message_count; i++) {
+        if (whole->messages[i].role != CHAT_ROLE_TOOL) {
+            truncation->cuts[truncation->cut_count++] = (struct cut){.start = i, .keeps_question = true};
+        }
+    }
     return STATUS_OK;
 }
 
@@ -67,22 +86,22 @@ enum status responses_truncation_encode(struct answer *answer, const struct requ
     if (ids->count < context) {
         return STATUS_OK;
     }
-    TRY(find_turns(&truncation));
-    if (truncation.turn_count == 0) {
+    TRY(find_cuts(&truncation));
+    if (truncation.cut_count == 0) {
         return STATUS_OK;
     }
     size_t most = prompt_tokens_after_cut(answer, context);
-    /* Turns before `low` must go; those from `high` on fit, or are the last. */
+    /* Cuts before `low` leave too much; `high` is enough, or the last. */
     size_t low = 0;
-    size_t high = truncation.turn_count - 1;
+    size_t high = truncation.cut_count - 1;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        TRY(encode_from(&truncation, middle));
+        TRY(encode_cut(&truncation, middle));
         if (ids->count <= most) {
             high = middle;
         } else {
             low = middle + 1;
         }
     }
-    return encode_from(&truncation, high);
+    return encode_cut(&truncation, high);
 }

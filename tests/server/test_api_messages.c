@@ -215,6 +215,10 @@ static void test_refusals(void **state) {
     } cases[] = {
         {"{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}", "max_tokens is missing", 400},
         {"{\"max_tokens\":1}", "messages needs at least one message", 400},
+        {"{\"max_tokens\":1,\"metadata\":{\"user_id\":3},\"messages\":[]}",
+         "metadata.user_id is not a string", 400},
+        {"{\"max_tokens\":1,\"service_tier\":\"flex\",\"messages\":[]}",
+         "service_tier is \"flex\"; use auto or standard_only", 400},
         {"{\"max_tokens\":1,\"messages\":[{\"role\":\"user\"}]}", "messages.0 needs", 400},
         {"{\"max_tokens\":1,\"messages\":[{\"role\":\"robot\",\"content\":\"\"}]}", "robot", 400},
         {"{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image\"}]}]}", "image",

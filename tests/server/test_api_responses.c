@@ -13,6 +13,11 @@
 #define RESPONSES "/v1/responses"
 #define BOS "<｜begin▁of▁sentence｜>"
 #define RUN_TOOL "\"tools\":[{\"type\":\"function\",\"name\":\"run\",\"parameters\":{\"type\":\"object\"}}]"
+#define LONG_KEY "kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk"
+/* Fifteen, with a comma behind them. */
+#define FIFTEEN_PAIRS                                                                                     \
+    "\"a\":\"\",\"b\":\"\",\"c\":\"\",\"d\":\"\",\"e\":\"\",\"f\":\"\",\"g\":\"\",\"h\":\"\",\"i\":\"\"," \
+    "\"j\":\"\",\"k\":\"\",\"l\":\"\",\"m\":\"\",\"n\":\"\",\"o\":\"\","
 #define RUN_CALL                                                                                \
     "\n\n<" DSML "tool_calls>\n<" DSML "invoke name=\"run\">\n<" DSML                           \
     "parameter name=\"cmd\" string=\"true\">ls</" DSML "parameter>\n</" DSML "invoke>\n</" DSML \
@@ -268,6 +273,21 @@ static void test_refusals(void **state) {
         {"{\"input\":\"\",\"reasoning\":{\"effort\":7}}", "reasoning.effort", 400},
         {"{\"input\":\"\",\"truncation\":\"oldest\"}", "truncation", 400},
         {"{\"input\":\"\",\"truncation\":true}", "truncation", 400},
+        {"{\"input\":\"\",\"text\":{\"verbosity\":\"loud\"}}", "text.verbosity", 400},
+        {"{\"input\":\"\",\"text\":{\"verbosity\":3}}", "text.verbosity", 400},
+        {"{\"input\":\"\",\"metadata\":\"m\"}", "metadata", 400},
+        {"{\"input\":\"\",\"metadata\":{\"a\":1}}", "metadata", 400},
+        {"{\"input\":\"\",\"metadata\":{\"" LONG_KEY "\":\"\"}}", "metadata", 400},
+        {"{\"input\":\"\",\"metadata\":{" FIFTEEN_PAIRS "\"y\":\"\",\"z\":\"\"}}", "metadata", 400},
+        {"{\"input\":\"\",\"user\":7}", "user", 400},
+        {"{\"input\":\"\",\"prompt_cache_key\":{}}", "prompt_cache_key", 400},
+        {"{\"input\":\"\",\"include\":\"reasoning.encrypted_content\"}", "include", 400},
+        {"{\"input\":\"\",\"include\":[1]}", "include", 400},
+        {"{\"input\":\"\",\"include\":[\"everything\"]}", "include", 400},
+        {"{\"input\":\"\",\"include\":[\"message.output_text.logprobs\"]}", "include", 400},
+        {"{\"input\":\"\",\"service_tier\":\"gold\"}", "service_tier", 400},
+        {"{\"input\":\"\",\"service_tier\":1}", "service_tier", 400},
+        {"{\"input\":\"\",\"stream_options\":[1]}", "stream_options", 400},
         {"{\"input\":\"\",\"max_tool_calls\":-1}", "max_tool_calls", 400},
         {"{\"input\":\"\",\"max_tool_calls\":\"2\"}", "max_tool_calls", 400},
         {"{\"input\":\"\",\"model\":\"no\"}", "model", 404},
@@ -280,6 +300,33 @@ static void test_refusals(void **state) {
             assert_json_text(fixture->body, "error.param", cases[i].parameter);
         }
     }
+}
+
+/* What changes nothing is taken where its form is right; of tiers there is one. */
+static void test_fields_that_change_nothing(void **state) {
+    struct api_fixture *fixture = *state;
+    api_fixture_reset(fixture);
+    script_service_add_text(fixture->service, "a</think>b" EOS);
+    assert_int_equal(
+        api_fixture_post(
+            fixture, RESPONSES,
+            "{\"input\":\"hi\",\"text\":{\"verbosity\":\"low\"},\"user\":\"u\",\"metadata\":{" FIFTEEN_PAIRS
+            "\"\":\"\"},\"include\":[\"reasoning.encrypted_content\"],\"service_tier\":\"flex\","
+            "\"prompt_cache_key\":\"k\",\"safety_identifier\":\"s\"}"),
+        200);
+    assert_json_text(fixture->body, "service_tier", "default");
+    assert_json_text(fixture->body, "text.verbosity", "low");
+    assert_json_text(fixture->body, "user", "u");
+}
+
+/* A bound that is not reached is no number to be told. */
+static void test_bounds_are_told_as_they_are(void **state) {
+    struct api_fixture *fixture = *state;
+    api_fixture_reset(fixture);
+    assert_int_equal(api_fixture_post(fixture, RESPONSES, "{\"input\":\"\",\"top_p\":0}"), 400);
+    assert_json_text(fixture->body, "error.message", "top_p is 0; expected above 0 to 1");
+    assert_int_equal(api_fixture_post(fixture, RESPONSES, "{\"input\":\"\",\"temperature\":-1}"), 400);
+    assert_json_text(fixture->body, "error.message", "temperature is -1; expected 0 to 1e+09");
 }
 
 enum { CONTEXT_TOKENS = 4096, TURNS_MAX = 8 };
@@ -377,7 +424,7 @@ static void test_truncation(void **state) {
         }
         assert_int_equal(outputs, strlen(names) - 1);
     }
-    /* One turn that is too long is not cut into. */
+    /* A message that is too long is not cut into. */
     assert_int_equal(post_turns(fixture, 2, 5 * words, "\"truncation\":\"auto\"", &prompt), 400);
     assert_json_text(fixture->body, "error.code", "context_length_exceeded");
     string_buffer_deinit(&prompt);
@@ -422,6 +469,86 @@ static void test_store(void **state) {
     string_buffer_deinit(&body);
 }
 
+/* A question and steps with an output of about 700 tokens each, "A word word ..." and so on; the prompt. */
+static int post_steps(struct api_fixture *fixture, size_t step_count, size_t words, const char *fields,
+                      struct string_buffer *prompt) {
+    struct string_buffer body = {0};
+    api_fixture_reset(fixture);
+    script_service_add_text(fixture->service, "a</think>b" EOS);
+    string_buffer_append_format(&body,
+                                "{" RUN_TOOL ",%s,\"input\":[{\"role\":\"user\",\"content\":\"Old.\"},"
+                                "{\"role\":\"user\",\"content\":\"Do it.\"}",
+                                fields);
+    for (size_t step = 0; step < step_count; step++) {
+        string_buffer_append_format(&body,
+                                    ",{\"type\":\"function_call\",\"call_id\":\"c%zu\",\"name\":\"run\","
+                                    "\"arguments\":\"{}\"},{\"type\":\"function_call_output\","
+                                    "\"call_id\":\"c%zu\",\"output\":\"%c",
+                                    step, step, (char)('A' + step));
+        for (size_t i = 0; i < words; i++) {
+            string_buffer_append_text(&body, " word");
+        }
+        string_buffer_append_text(&body, "\"}");
+    }
+    string_buffer_append_text(&body, "]}");
+    assert_int_equal(string_buffer_check(&body), STATUS_OK);
+    int status = api_fixture_post(fixture, RESPONSES, body.data);
+    string_buffer_clear(prompt);
+    if (status == 200) {
+        const struct script_request *request = script_service_request(fixture->service, 0);
+        assert_int_equal(
+            tokenizer_decode(fixture->tokenizer, request->prompt, request->prompt_count, false, prompt),
+            STATUS_OK);
+    }
+    string_buffer_deinit(&body);
+    return status;
+}
+
+static size_t count_of(const struct string_buffer *text, const char *part) {
+    size_t count = 0;
+    for (const char *at = string_buffer_text(text); (at = strstr(at, part)) != NULL; at++) {
+        count++;
+    }
+    return count;
+}
+
+/* An agent's work on one question: the question stays, and so does the last step, the oldest ones go. */
+static void test_truncation_within_a_turn(void **state) {
+    static const struct {
+        size_t step_count;
+        const char *fields;
+        size_t kept; /* steps; 0: refused */
+    } cases[] = {
+        {5, "\"truncation\":\"auto\"", 5},
+        {7, "\"truncation\":\"disabled\"", 0},
+        {7, "\"truncation\":\"auto\",\"max_output_tokens\":50", 5},
+        {7, "\"truncation\":\"auto\",\"max_output_tokens\":1000", 3},
+        {7, "\"truncation\":\"auto\"", 2},
+    };
+    struct api_fixture *fixture = *state;
+    struct string_buffer prompt = {0};
+    struct token_list ids = api_fixture_ids(fixture, " word word word word word word word word word word");
+    size_t words = 700 * 10 / ids.count;
+    token_list_deinit(&ids);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int status = post_steps(fixture, cases[i].step_count, words, cases[i].fields, &prompt);
+        assert_int_equal(status, cases[i].kept == 0 ? 400 : 200);
+        if (cases[i].kept == 0) {
+            continue;
+        }
+        assert_int_equal(count_of(&prompt, "Do it."), 1);
+        assert_int_equal(count_of(&prompt, "Old."), cases[i].kept == cases[i].step_count);
+        for (size_t step = 0; step < cases[i].step_count; step++) {
+            char output[] = "<tool_result>? word";
+            *strchr(output, '?') = (char)('A' + step);
+            assert_int_equal(count_of(&prompt, output), step + cases[i].kept >= cases[i].step_count);
+        }
+        /* No output without its call, and no call without its output. */
+        assert_int_equal(count_of(&prompt, "invoke name=\"run\""), cases[i].kept);
+    }
+    string_buffer_deinit(&prompt);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_whole_response),
@@ -433,6 +560,9 @@ int main(void) {
         cmocka_unit_test(test_ends_and_failures),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_truncation),
+        cmocka_unit_test(test_truncation_within_a_turn),
+        cmocka_unit_test(test_fields_that_change_nothing),
+        cmocka_unit_test(test_bounds_are_told_as_they_are),
         cmocka_unit_test(test_store),
     };
     return cmocka_run_group_tests(tests, api_fixture_open, api_fixture_close);
