@@ -25,7 +25,7 @@ static size_t panel_bytes(int64_t columns) {
 
 size_t matrix_block_scratch_bytes(int64_t columns) {
     size_t bytes = panel_bytes(columns) + (size_t)input_row_stride(columns) * sizeof(float) +
-                   lowered_words(columns, ROWS) * sizeof(uint16_t) +
+                   lowered_words(columns, MATRIX_BLOCK_ROWS) * sizeof(uint16_t) +
                    (size_t)(STREAM_INPUTS * input_row_stride(columns)) * sizeof(uint16_t);
     return kernel_workspace_bytes(bytes);
 }
@@ -222,12 +222,12 @@ void matrix_block_multiply(const struct weight *weight, const struct leaf_plan *
         streamed = block.scaled_inputs;
     }
     int64_t input_bytes = count * block.stride * (int64_t)sizeof(uint16_t);
-    int64_t step = streams || input_bytes <= INPUT_BYTES_NEAR ? ROWS : MATRIX_BLOCK_ROWS;
+    if (streams && matrix_stream_multiply(&block, first_row, row_count, streamed, count, sink)) {
+        return;
+    }
+    int64_t step = input_bytes <= INPUT_BYTES_NEAR ? ROWS : MATRIX_BLOCK_ROWS;
     for (int64_t first = 0; first < row_count; first += step) {
         int64_t rows = row_count - first < step ? row_count - first : step;
-        if (streams && matrix_stream_multiply(&block, first_row + first, rows, streamed, count, sink)) {
-            continue;
-        }
         fill_panel(&block, first_row + first, rows, true);
         multiply_panel(&block, first_row + first, rows, inputs, count, sink);
     }
