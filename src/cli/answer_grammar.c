@@ -109,7 +109,9 @@ enum status answer_grammar_apply(struct answer_grammar *grammar, const struct to
     TRY(token_vocabulary_create(tokenizer, (int32_t)vocabulary_size, &grammar->vocabulary));
     TRY(grammar_cache_create(grammar->vocabulary, SIZE_MAX, &grammar->cache));
     struct request_constraint_options options = {
-        .grammar = {grammar->kind, string_buffer_text(&grammar->text), grammar->text.length},
+        .grammar = {.kind = grammar->kind,
+                    .text = string_buffer_text(&grammar->text),
+                    .length = grammar->text.length},
         .starts_in_reasoning = starts_in_reasoning,
         .end_tokens = request->stop_tokens,
         .end_token_count = request->stop_token_count,

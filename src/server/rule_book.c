@@ -159,11 +159,14 @@ static enum status list_stops(const struct service_rules *rules, struct arena *a
     return STATUS_OK;
 }
 
-static enum status make(struct rule_book *book, const struct service_request *request, struct arena *arena,
-                        struct request_constraint **out) {
+static enum status make(struct rule_book *book, const struct service_request *request,
+                        enum rule_effort effort, struct arena *arena, struct request_constraint **out) {
     const struct service_rules *rules = &request->rules;
     struct request_constraint_options options = {
-        .grammar = {kind_of(rules->grammar), rules->grammar_text.bytes, rules->grammar_text.length},
+        .grammar = {.kind = kind_of(rules->grammar),
+                    .text = rules->grammar_text.bytes,
+                    .length = rules->grammar_text.length,
+                    .work_limit = effort == RULE_EFFORT_SMALL ? GRAMMAR_WORK_SMALL : GRAMMAR_WORK_MAX},
         .starts_in_reasoning = rules->starts_in_reasoning,
         .minimum_tokens = (int64_t)rules->min_tokens,
         .end_tokens = request->options.stop_tokens,
@@ -197,7 +200,7 @@ static void release(void *context) {
 }
 
 enum status rule_book_apply(struct rule_book *book, const struct service_request *request,
-                            struct sluice_constraint *out) {
+                            enum rule_effort effort, struct sluice_constraint *out, bool *is_done) {
     CHECK(
         book->tokenizer != NULL, STATUS_UNSUPPORTED,
         "the model's folder has no tokenizer.json, so nothing is known of the text of its tokens: leave out "
@@ -205,13 +208,17 @@ enum status rule_book_apply(struct rule_book *book, const struct service_request
     struct request_constraint *constraint = NULL;
     struct arena arena;
     arena_init(&arena, ARENA_BYTES);
-    enum status status = make(book, request, &arena, &constraint);
-    if (status == STATUS_UNSUPPORTED && request->rules.is_grammar_optional) {
+    enum status status = make(book, request, effort, &arena, &constraint);
+    *is_done = status != STATUS_UNSUPPORTED || effort == RULE_EFFORT_ALL || !grammar_source_is_cut_short();
+    if (*is_done && status == STATUS_UNSUPPORTED && request->rules.is_grammar_optional) {
         struct service_request without = *request;
         without.rules.grammar = SERVICE_GRAMMAR_NONE;
-        status = make(book, &without, &arena, &constraint);
+        status = make(book, &without, effort, &arena, &constraint);
     }
     arena_deinit(&arena);
+    if (!*is_done) {
+        return STATUS_OK;
+    }
     TRY(status);
     *out = request_constraint_interface(constraint);
     out->release = release;

@@ -22,12 +22,15 @@ void rule_book_close(struct rule_book **book);
 bool rule_book_has_rules(const struct service_rules *rules);
 bool rule_book_is_slow(const struct service_rules *rules);
 
+/* How much work a grammar may be: what takes a moment (some 50 ms), or all that is allowed (some seconds). */
+enum rule_effort { RULE_EFFORT_SMALL, RULE_EFFORT_ALL };
+
 /*
  * The constraint of a request that has rules. It has seen those tokens of the answer that are in the prompt
  * already. UNSUPPORTED, BAD_FORMAT, BAD_ARGUMENT and OUT_OF_RANGE say what is wrong. Whoever does not hand it
- * to the engine releases it.
+ * to the engine releases it. With a small effort `is_done` may be false, and nothing is made: more is needed.
  */
 enum status rule_book_apply(struct rule_book *book, const struct service_request *request,
-                            struct sluice_constraint *out);
+                            enum rule_effort effort, struct sluice_constraint *out, bool *is_done);
 
 #endif

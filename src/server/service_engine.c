@@ -48,7 +48,8 @@ enum status service_engine_submit_now(struct engine_service *service, const stru
     options.notify_context = request->notify_context;
     options.constraint = (struct sluice_constraint){0};
     if (rule_book_has_rules(&request->rules)) {
-        TRY(rule_book_apply(service->book, request, &options.constraint));
+        bool is_done;
+        TRY(rule_book_apply(service->book, request, RULE_EFFORT_ALL, &options.constraint, &is_done));
     }
     enum status status = (enum status)sluice_engine_submit(service->engine, &options, out);
     if (status != STATUS_OK && options.constraint.release != NULL) {
@@ -218,7 +219,7 @@ static void stats(struct service *service, struct service_stats *out) {
 static enum status clear_prefix_cache(struct service *service) {
     pthread_mutex_lock(&service_of(service)->mutex);
     service_of(service)->is_clearing = true;
-    pthread_cond_signal(&service_of(service)->wanted);
+    pthread_cond_signal(&service_of(service)->lanes[COMPILE_LANE_QUICK].wanted);
     pthread_mutex_unlock(&service_of(service)->mutex);
     return STATUS_OK;
 }
@@ -226,7 +227,7 @@ static enum status clear_prefix_cache(struct service *service) {
 static void close_service(struct service **handle) {
     struct engine_service *service = service_of(*handle);
     *handle = NULL;
-    service_engine_stop_thread(service);
+    service_engine_stop_threads(service);
     sluice_engine_close(&service->engine);
     rule_book_close(&service->book);
     free(service);
@@ -236,7 +237,7 @@ static enum status open_parts(struct engine_service *service, const struct sluic
     TRY((enum status)sluice_engine_open(options, &service->engine));
     int64_t vocabulary_size = sluice_engine_facts(service->engine).vocabulary_size;
     TRY(rule_book_open(options->model_directory, vocabulary_size, &service->book));
-    return service_engine_start_thread(service);
+    return service_engine_start_threads(service);
 }
 
 enum status service_engine_open(const struct sluice_engine_options *options, struct service **out) {

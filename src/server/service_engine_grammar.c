@@ -1,4 +1,8 @@
-/* The thread that does what takes long: compiles grammars, in the order of arrival, and clears the cache. */
+/*
+ * The threads that do what takes long: they compile grammars, each in the order of arrival, and the quick one
+ * clears the cache. A grammar that is no small effort goes on to the slow one, so that it delays others by
+ * that.
+ */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,6 +12,19 @@
 #include "server/wire.h"
 
 enum { ARENA_BYTES = 4096 };
+
+static void line_up(struct compile_lane *lane, struct engine_generation *generation) {
+    pthread_mutex_lock(&lane->service->mutex);
+    generation->wait.next = NULL;
+    if (lane->first_waiting == NULL) {
+        lane->first_waiting = generation;
+    } else {
+        lane->last_waiting->wait.next = generation;
+    }
+    lane->last_waiting = generation;
+    pthread_cond_signal(&lane->wanted);
+    pthread_mutex_unlock(&lane->service->mutex);
+}
 
 enum status service_engine_submit_later(struct engine_service *service, const struct service_request *request,
                                         struct engine_generation *generation) {
@@ -21,15 +38,7 @@ enum status service_engine_submit_later(struct engine_service *service, const st
     wait->submitted_at = clock_seconds();
     wait->notify = request->notify;
     wait->notify_context = request->notify_context;
-    pthread_mutex_lock(&service->mutex);
-    if (service->first_waiting == NULL) {
-        service->first_waiting = generation;
-    } else {
-        service->last_waiting->wait.next = generation;
-    }
-    service->last_waiting = generation;
-    pthread_cond_signal(&service->wanted);
-    pthread_mutex_unlock(&service->mutex);
+    line_up(&service->lanes[COMPILE_LANE_QUICK], generation);
     return STATUS_OK;
 }
 
@@ -89,7 +98,17 @@ static double time_left(const struct grammar_wait *wait, double timeout_seconds)
     return timeout_seconds <= 0.0 ? 0.0 : left > 1e-9 ? left : 1e-9;
 }
 
-static void compile(struct engine_service *service, struct engine_generation *generation) {
+/* Whether anybody still waits for the answer. */
+static bool is_wanted(struct engine_service *service, const struct grammar_wait *wait) {
+    pthread_mutex_lock(&service->mutex);
+    bool is_wanted = !wait->is_cancelled && !wait->is_released;
+    pthread_mutex_unlock(&service->mutex);
+    return is_wanted;
+}
+
+static void compile(struct compile_lane *lane, struct engine_generation *generation) {
+    struct engine_service *service = lane->service;
+    struct compile_lane *slow = &service->lanes[COMPILE_LANE_SLOW];
     struct grammar_wait *wait = &generation->wait;
     struct wire_record record = {0};
     struct arena arena;
@@ -97,75 +116,95 @@ static void compile(struct engine_service *service, struct engine_generation *ge
     enum status status = read_request(wait, &arena, &record);
     struct sluice_request_options *options = &record.request.options;
     struct sluice_constraint constraint = {0};
-    if (status == STATUS_OK) {
-        status = rule_book_apply(service->book, &record.request, &constraint);
+    bool is_done = true;
+    if (status == STATUS_OK && is_wanted(service, wait)) {
+        status = rule_book_apply(service->book, &record.request,
+                                 lane == slow ? RULE_EFFORT_ALL : RULE_EFFORT_SMALL, &constraint, &is_done);
         options->constraint = constraint;
         options->timeout_seconds = time_left(wait, options->timeout_seconds);
         options->notify = wait->notify;
         options->notify_context = wait->notify_context;
     }
-    bool is_told = hand_over(service, generation, options, status);
-    if (!is_told && constraint.release != NULL) {
+    if (!is_done) {
+        line_up(slow, generation);
+    } else if (!hand_over(service, generation, options, status) && constraint.release != NULL) {
         constraint.release(constraint.context);
     }
     arena_deinit(&arena);
 }
 
 /* What is to be done next; false: nothing any more. */
-static bool wait_for_work(struct engine_service *service, struct engine_generation **generation,
+static bool wait_for_work(struct compile_lane *lane, struct engine_generation **generation,
                           bool *is_clearing) {
+    struct engine_service *service = lane->service;
+    bool clears = lane == &service->lanes[COMPILE_LANE_QUICK];
     pthread_mutex_lock(&service->mutex);
-    while (service->first_waiting == NULL && !service->is_clearing && !service->is_closing) {
-        pthread_cond_wait(&service->wanted, &service->mutex);
+    while (lane->first_waiting == NULL && !(clears && service->is_clearing) && !lane->is_closing) {
+        pthread_cond_wait(&lane->wanted, &service->mutex);
     }
-    *generation = service->first_waiting;
+    *generation = lane->first_waiting;
     if (*generation != NULL) {
-        service->first_waiting = (*generation)->wait.next;
+        lane->first_waiting = (*generation)->wait.next;
     }
-    *is_clearing = service->is_clearing;
-    service->is_clearing = false;
+    *is_clearing = clears && service->is_clearing;
+    service->is_clearing = service->is_clearing && !clears;
     pthread_mutex_unlock(&service->mutex);
     return *generation != NULL || *is_clearing;
 }
 
 static void *run(void *context) {
-    struct engine_service *service = context;
+    struct compile_lane *lane = context;
     struct engine_generation *generation = NULL;
     bool is_clearing = false;
-    while (wait_for_work(service, &generation, &is_clearing)) {
+    while (wait_for_work(lane, &generation, &is_clearing)) {
         if (is_clearing) {
-            sluice_engine_clear_prefix_cache(service->engine);
+            sluice_engine_clear_prefix_cache(lane->service->engine);
         }
         if (generation != NULL) {
-            compile(service, generation);
+            compile(lane, generation);
         }
     }
     return NULL;
 }
 
-enum status service_engine_start_thread(struct engine_service *service) {
-    pthread_mutex_init(&service->mutex, NULL);
-    pthread_cond_init(&service->wanted, NULL);
+/* The lanes from the first one on, so many, in their order: the quick one may hand things to the slow one. */
+static void stop_lanes(struct engine_service *service, int count) {
+    for (int i = 0; i < count; i++) {
+        struct compile_lane *lane = &service->lanes[i];
+        pthread_mutex_lock(&service->mutex);
+        lane->is_closing = true;
+        pthread_cond_signal(&lane->wanted);
+        pthread_mutex_unlock(&service->mutex);
+        pthread_join(lane->thread, NULL);
+        pthread_cond_destroy(&lane->wanted);
+    }
+    pthread_mutex_destroy(&service->mutex);
+}
+
+enum status service_engine_start_threads(struct engine_service *service) {
+    int error = 0;
+    int count = 0;
     sigset_t all;
     sigset_t before;
+    pthread_mutex_init(&service->mutex, NULL);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&service->thread, NULL, run, service);
+    while (error == 0 && count < COMPILE_LANES) {
+        struct compile_lane *lane = &service->lanes[count];
+        lane->service = service;
+        pthread_cond_init(&lane->wanted, NULL);
+        error = pthread_create(&lane->thread, NULL, run, lane);
+        count += error == 0 ? 1 : 0;
+    }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error != 0) {
-        pthread_cond_destroy(&service->wanted);
-        pthread_mutex_destroy(&service->mutex);
+        pthread_cond_destroy(&service->lanes[count].wanted);
+        stop_lanes(service, count);
     }
-    CHECK(error == 0, STATUS_OUT_OF_MEMORY, "the service's thread cannot be started: %s", strerror(error));
+    CHECK(error == 0, STATUS_OUT_OF_MEMORY, "a thread of the service cannot be started: %s", strerror(error));
     return STATUS_OK;
 }
 
-void service_engine_stop_thread(struct engine_service *service) {
-    pthread_mutex_lock(&service->mutex);
-    service->is_closing = true;
-    pthread_cond_signal(&service->wanted);
-    pthread_mutex_unlock(&service->mutex);
-    pthread_join(service->thread, NULL);
-    pthread_cond_destroy(&service->wanted);
-    pthread_mutex_destroy(&service->mutex);
+void service_engine_stop_threads(struct engine_service *service) {
+    stop_lanes(service, COMPILE_LANES);
 }

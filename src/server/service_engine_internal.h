@@ -1,5 +1,5 @@
-/* What submitting and taking (service_engine.c) and the thread (service_engine_grammar.c) share.
- */
+/* What submitting and taking (service_engine.c) and the threads (service_engine_grammar.c)
+ * share. */
 #ifndef SLUICE_SERVER_SERVICE_ENGINE_INTERNAL_H
 #define SLUICE_SERVER_SERVICE_ENGINE_INTERNAL_H
 
@@ -20,7 +20,7 @@ struct token_lump {
 struct grammar_wait {
     bool is_waiting;
     bool is_cancelled;
-    bool is_released;            /* the thread frees the generation */
+    bool is_released;            /* a thread frees the generation */
     struct string_buffer record; /* the request, as a frame of the wire */
     double submitted_at;
     void (*notify)(void *context);
@@ -43,17 +43,28 @@ struct engine_generation {
     struct token_lump prompt_lump;
 };
 
+enum { COMPILE_LANE_QUICK, COMPILE_LANE_SLOW, COMPILE_LANES };
+
+/* A thread that compiles grammars in the order of arrival; guarded by the service's mutex but for the thread.
+ */
+struct compile_lane {
+    struct engine_service *service;
+    pthread_t thread;
+    pthread_cond_t wanted;
+    struct engine_generation *first_waiting;
+    struct engine_generation *last_waiting;
+    bool is_closing;
+};
+
 struct engine_service {
     struct service service;
     struct sluice_engine *engine;
     struct rule_book *book;
-    pthread_t thread;      /* does what takes long, so that callers need not wait */
     pthread_mutex_t mutex; /* guards all that follows, and who waits; taken before the engine's */
-    pthread_cond_t wanted;
-    struct engine_generation *first_waiting;
-    struct engine_generation *last_waiting;
+    /* Do what takes long, so that callers need not wait. What is no small effort goes from the quick lane to
+       the slow one: others wait for a moment of it only. */
+    struct compile_lane lanes[COMPILE_LANES];
     bool is_clearing;
-    bool is_closing;
 };
 
 void service_engine_free_generation(struct engine_generation *generation);
@@ -62,13 +73,13 @@ void service_engine_free_generation(struct engine_generation *generation);
 enum status service_engine_submit_now(struct engine_service *service, const struct service_request *request,
                                       struct sluice_request **out);
 
-/* Copies the request and lets the thread submit it. */
+/* Copies the request and lets a thread submit it. */
 enum status service_engine_submit_later(struct engine_service *service, const struct service_request *request,
                                         struct engine_generation *generation);
 
-enum status service_engine_start_thread(struct engine_service *service);
+enum status service_engine_start_threads(struct engine_service *service);
 
 /* Once all generations have been released. */
-void service_engine_stop_thread(struct engine_service *service);
+void service_engine_stop_threads(struct engine_service *service);
 
 #endif

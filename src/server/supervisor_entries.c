@@ -187,22 +187,17 @@ static bool may_have_run(const struct supervisor_slot *slot, const struct journa
     return before < slot->facts.sequence_limit;
 }
 
-/* The entry whose grammar the worker may have been compiling: it does so in the order of submission. */
-static const struct journal_entry *find_compiled(const struct supervisor_slot *slot) {
-    const struct journal_entry *compiled = NULL;
-    for (const struct journal_entry *entry = slot->sent.first; entry != NULL; entry = entry->next) {
-        if (entry->has_grammar && !entry->is_answered &&
-            (compiled == NULL || entry->node.id < compiled->node.id)) {
-            compiled = entry;
-        }
-    }
-    return compiled;
+/*
+ * A worker compiles grammars before a request runs, in an order that depends on how long they take: it may
+ * have been at any of those that have no token yet.
+ */
+static bool may_have_been_compiled(const struct journal_entry *entry) {
+    return entry->has_grammar && !entry->is_answered;
 }
 
 static void mark_suspects(struct supervisor_slot *slot) {
-    const struct journal_entry *compiled = find_compiled(slot);
     for (struct journal_entry *entry = slot->sent.first; entry != NULL; entry = entry->next) {
-        entry->is_suspect = entry == compiled || may_have_run(slot, entry);
+        entry->is_suspect = may_have_been_compiled(entry) || may_have_run(slot, entry);
     }
 }
 

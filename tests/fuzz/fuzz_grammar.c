@@ -78,7 +78,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size == 0 || kind_of(data[0]) == GRAMMAR_NONE) {
         return 0;
     }
-    struct grammar_source source = {kind_of(data[0]), (const char *)data + 1, size - 1};
+    struct grammar_source source = {
+        .kind = kind_of(data[0]), .text = (const char *)data + 1, .length = size - 1};
     if (grammar_source_compile(&source, &grammar) != STATUS_OK) {
         require(error_last()->message[0] != '\0');
         return 0;

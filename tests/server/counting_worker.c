@@ -17,7 +17,7 @@
 #include "server/worker.h"
 #include "server/worker_process.h"
 
-enum { STEP_NANOSECONDS = 500000, CONTEXT = 100000, SLOTS = 4 };
+enum { STEP_NANOSECONDS = 500000, LATE_STEPS = 400, CONTEXT = 100000, SLOTS = 4 };
 
 struct counting_generation {
     struct generation generation;
@@ -26,6 +26,8 @@ struct counting_generation {
     int64_t position;
     size_t token_count;
     size_t taken_count;
+    int64_t taken_at; /* by the service's count of stats */
+    int64_t waited_steps;
     int64_t limit;
     struct service_token *tokens; /* [limit] */
     enum sluice_finish_reason reason;
@@ -40,6 +42,7 @@ struct counting_service {
     atomic_bool is_lost;
     struct counting_generation *generations;
     struct sluice_engine_stats stats;
+    int64_t stats_count; /* how often they were asked for */
 };
 
 static struct counting_service *own(struct service *service) {
@@ -50,8 +53,27 @@ static void tell(struct counting_generation *generation) {
     generation->request.notify(generation->request.notify_context);
 }
 
+/* A worker sends what it took before it takes anything else in: stats that it asks for later say so. */
+static bool have_all_left(const struct counting_service *service,
+                          const struct counting_generation *generation) {
+    return generation->taken_count == generation->token_count &&
+           service->stats_count >= generation->taken_at + 2;
+}
+
+/* Whether it has come to a position at which it misbehaves. */
+static bool is_due(const struct counting_generation *generation, int32_t misdeed) {
+    return generation->first == misdeed && generation->position % 10 == 9;
+}
+
+/* Whether a step passes without a token. */
+static bool waits(const struct counting_service *service, struct counting_generation *generation) {
+    bool is_late = generation->first == COUNTING_IS_LATE && generation->waited_steps++ < LATE_STEPS;
+    bool is_bad = is_due(generation, COUNTING_DIES) || is_due(generation, COUNTING_LOSES);
+    return is_late || generation->first == COUNTING_IDLES || (is_bad && !have_all_left(service, generation));
+}
+
 static void misbehave(const struct counting_generation *generation) {
-    if (generation->first == COUNTING_DIES && generation->position % 10 == 9) {
+    if (is_due(generation, COUNTING_DIES)) {
         kill(getpid(), SIGKILL);
     }
     while (generation->first == COUNTING_HANGS) {
@@ -71,11 +93,11 @@ static void lose_rank(struct counting_service *service) {
 }
 
 static void step(struct counting_service *service, struct counting_generation *generation) {
-    if (generation->reason != SLUICE_FINISH_NONE || generation->first == COUNTING_IDLES) {
+    if (generation->reason != SLUICE_FINISH_NONE || waits(service, generation)) {
         return;
     }
     misbehave(generation);
-    if (generation->first == COUNTING_LOSES && generation->position % 10 == 9) {
+    if (is_due(generation, COUNTING_LOSES)) {
         lose_rank(service);
         return;
     }
@@ -112,7 +134,7 @@ static enum status submit(struct service *handle, const struct service_request *
     struct counting_service *service = own(handle);
     const struct sluice_request_options *options = &request->options;
     CHECK(options->priority == 0, STATUS_UNSUPPORTED, "a counting worker has no priorities");
-    if (request->rules.grammar != SERVICE_GRAMMAR_NONE) {
+    if (request->rules.grammar != SERVICE_GRAMMAR_NONE && options->prompt[0] != COUNTING_IS_LATE) {
         kill(getpid(), SIGKILL); /* as a grammar would that cannot be compiled */
     }
     struct counting_generation *generation = calloc(1, sizeof *generation);
@@ -146,6 +168,7 @@ static void take(struct generation *handle, struct service_update *out) {
                                              .message = "",
                                              .token_count = generation->token_count}};
     generation->taken_count = generation->token_count;
+    generation->taken_at = service->stats_count;
     pthread_mutex_unlock(&service->mutex);
 }
 
@@ -196,6 +219,7 @@ static void stats(struct service *handle, struct service_stats *out) {
     *out = (struct service_stats){.worker_count = 1, .ready_count = 1};
     if (pthread_mutex_trylock(&service->mutex) == 0) {
         out->engine = service->stats;
+        service->stats_count++;
         pthread_mutex_unlock(&service->mutex);
     } else {
         out->engine.running_requests = 1;

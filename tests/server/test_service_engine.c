@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/string_buffer.h"
 #include "server/service_engine.h"
 #include "support/service_client.h"
 
@@ -112,6 +113,57 @@ static void test_given_up_and_cancelled(void **state) {
     service_client_deinit(&client);
 }
 
+static struct service_request schema_request(const struct sluice_request_options *options,
+                                             const char *schema) {
+    struct service_request request = service_request_of(options);
+    request.rules.grammar = SERVICE_GRAMMAR_JSON_SCHEMA;
+    request.rules.grammar_text = (struct service_text){schema, strlen(schema)};
+    return request;
+}
+
+/* Forms that take seconds to work out do not keep those behind them waiting, and one of them is refused. */
+static void test_slow_forms_let_others_pass(void **state) {
+    struct request_fixture *fixture = *state;
+    enum { SLOW = 3 };
+    static struct service_call slow[SLOW], small;
+    struct service *service = open_service();
+    struct service_client client;
+    service_client_init(&client, service);
+    struct sluice_request_options options = request_options(&fixture->requests[0]);
+    options.token_limit = 4;
+    struct string_buffer schema = {0};
+    for (int i = 0; i < SLOW; i++) {
+        string_buffer_clear(&schema);
+        string_buffer_append_format(&schema, "{\"title\": \"%d\", \"properties\": {\"p\": true", i);
+        for (int k = 0; k < 20; k++) {
+            string_buffer_append_format(
+                &schema, ", \"p%d\": {\"type\": \"string\", \"pattern\": \"^((a?){%d}){40}$\"}", k, k + 60);
+        }
+        string_buffer_append_text(&schema, "}}");
+        struct service_request request = schema_request(&options, string_buffer_text(&schema));
+        EXPECT_OK(service_call_submit(&client, &request, &slow[i]));
+    }
+    struct service_request request = schema_request(&options, "{\"type\": \"boolean\"}");
+    EXPECT_OK(service_call_submit(&client, &request, &small));
+    service_call_wait(&small, SIZE_MAX);
+    assert_true(small.state.token_count > 0);
+    for (int i = 0; i < SLOW; i++) {
+        service_call_take(&slow[i]);
+        assert_false(slow[i].is_over);
+        service_call_release(&slow[i]); /* nobody wants it any more: it is not worked out */
+    }
+    service_call_release(&small);
+    request = schema_request(&options, string_buffer_text(&schema));
+    EXPECT_OK(service_call_submit(&client, &request, &slow[0]));
+    service_call_wait(&slow[0], SIZE_MAX);
+    assert_int_equal(slow[0].state.finish_reason, SLUICE_FINISH_ERROR);
+    assert_non_null(strstr(slow[0].message, "takes too long to work out"));
+    service_call_release(&slow[0]);
+    string_buffer_deinit(&schema);
+    service_client_deinit(&client);
+    service->kind->close(&service);
+}
+
 static void expect_refused(struct service *service, const struct service_request *request, enum status status,
                            const char *word) {
     struct generation *generation = NULL;
@@ -147,6 +199,7 @@ int main(void) {
         cmocka_unit_test(test_answers_are_the_engines),
         cmocka_unit_test(test_prompt_log_probabilities),
         cmocka_unit_test(test_given_up_and_cancelled),
+        cmocka_unit_test(test_slow_forms_let_others_pass),
         cmocka_unit_test(test_what_cannot_be_done_is_refused),
     };
     return cmocka_run_group_tests(tests, request_fixture_set_up, request_fixture_tear_down);

@@ -36,7 +36,7 @@ const struct grammar_example grammar_examples[] = {
 const size_t grammar_example_count = sizeof grammar_examples / sizeof *grammar_examples;
 
 struct grammar_source grammar_source_of(enum grammar_kind kind, const char *text) {
-    return (struct grammar_source){kind, text, strlen(text)};
+    return (struct grammar_source){.kind = kind, .text = text, .length = strlen(text)};
 }
 
 struct grammar *compile_grammar(enum grammar_kind kind, const char *text) {

@@ -102,6 +102,39 @@ static void check_nested(enum grammar_kind kind, const char *open, const char *m
     string_buffer_deinit(&text);
 }
 
+/*
+ * Each of the patterns is within the limits, and so are their states together. With a small limit of work the
+ * schema is given up early, and one that is small itself is not.
+ */
+static void test_work(void **state) {
+    (void)state;
+    struct string_buffer text = {0};
+    struct grammar *grammar;
+    string_buffer_append_text(&text, "{\"properties\": {\"p\": true");
+    for (int i = 0; i < 20; i++) {
+        string_buffer_append_format(
+            &text, ", \"p%d\": {\"type\": \"string\", \"pattern\": \"^((a?){%d}){40}$\"}", i, i + 60);
+    }
+    string_buffer_append_text(&text, "}}");
+    check(&(struct case_row){GRAMMAR_JSON_SCHEMA, string_buffer_text(&text),
+                             "the schema takes too long to work out"});
+    struct grammar_source source = grammar_source_of(GRAMMAR_JSON_SCHEMA, string_buffer_text(&text));
+    source.work_limit = GRAMMAR_WORK_SMALL;
+    double start = now_seconds();
+    assert_int_equal(grammar_source_compile(&source, &grammar), STATUS_UNSUPPORTED);
+    assert_true(grammar_source_is_cut_short());
+    assert_true(now_seconds() - start < limit_seconds / 10);
+    source = grammar_source_of(GRAMMAR_JSON_SCHEMA, "{\"type\": \"string\", \"maxLength\": 1000}");
+    source.work_limit = GRAMMAR_WORK_SMALL;
+    assert_int_equal(grammar_source_compile(&source, &grammar), STATUS_OK);
+    assert_false(grammar_source_is_cut_short());
+    grammar_destroy(&grammar);
+    source = grammar_source_of(GRAMMAR_JSON_SCHEMA, "{\"type\": \"strin\"}");
+    assert_int_not_equal(grammar_source_compile(&source, &grammar), STATUS_OK);
+    assert_false(grammar_source_is_cut_short());
+    string_buffer_deinit(&text);
+}
+
 static void append_list(struct string_buffer *out, int first, int end) {
     for (int i = first; i < end; i++) {
         string_buffer_append_format(out, "%s%d", i == first ? "[" : ",", i);
@@ -227,6 +260,7 @@ int main(void) {
         cmocka_unit_test(test_parameters_that_are_null),
         cmocka_unit_test(test_counts),
         cmocka_unit_test(test_subsets),
+        cmocka_unit_test(test_work),
         cmocka_unit_test(test_names_of_schemas),
         cmocka_unit_test(test_depths),
         cmocka_unit_test(test_chains),

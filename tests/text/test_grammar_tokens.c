@@ -112,30 +112,83 @@ static void test_masks_of_deepseek_v3(void **state) {
 }
 
 /*
- * Characters of several bytes, and letters of one group, that do something else than most do, in places where
- * whole characters are passed over.
+ * Places where many tokens follow by their characters and their number alone: characters of several bytes and
+ * single letters that do something else than most do, counts that end within tokens, with something else or
+ * nothing behind them, blanks before words, and rules that may end within a token.
  */
 static void test_characters_that_do_otherwise(void **state) {
     (void)state;
-    static const char *const patterns[] = {
-        "[^\\u00e9\\u4e2d]{2,30}(\\u00e9[a-m]{0,5}|\\u4e2d\\n*)",
-        "[^\\u00e9]*\\u00e9[^b]{0,40}b[^\\u00e8]{0,9}",
-        "([^,]{0,9},){2,6}x",
-        "[\\u4e00-\\u9fff ]{3,12}[^\\u4e00-\\u5fff]{1,8}",
-        "([a-eg-z]|f[^ ]){4,20}",
-        "(.|\\n){0,5}\\u00df(.|\\n){0,3}",
+    static const struct grammar_example grammars[] = {
+        {GRAMMAR_REGEX, "[^\\u00e9\\u4e2d]{2,30}(\\u00e9[a-m]{0,5}|\\u4e2d\\n*)"},
+        {GRAMMAR_REGEX, "[^\\u00e9]*\\u00e9[^b]{0,40}b[^\\u00e8]{0,9}"},
+        {GRAMMAR_REGEX, "([^,]{0,9},){2,6}x"},
+        {GRAMMAR_REGEX, "[\\u4e00-\\u9fff ]{3,12}[^\\u4e00-\\u5fff]{1,8}"},
+        {GRAMMAR_REGEX, "([a-eg-z]|f[^ ]){4,20}"},
+        {GRAMMAR_REGEX, "(.|\\n){0,5}\\u00df(.|\\n){0,3}"},
+        {GRAMMAR_REGEX, "[^x]{0,7}"},
+        {GRAMMAR_REGEX, "( [^q ]{1,4}){1,3}"},
+        {GRAMMAR_REGEX, "[a-z ]{3}([0-9]{3,}|[a-zA-Z]*)"},
+        {GRAMMAR_EBNF, "root ::= item (\",\" item)*\nitem ::= [^,;]+ | word\nword ::= [a-z]{2,9}"},
+        {GRAMMAR_EBNF, "root ::= \"(\" root \")\" | text+\ntext ::= [^()]{1,6}"},
+        {GRAMMAR_JSON_SCHEMA, "{\"type\": \"string\", \"pattern\": \"e[^u]*$\", \"maxLength\": 9}"},
     };
     const char *const paths[] = {MINI_V4_TOKENIZER, DEEPSEEK_V3_TOKENIZER};
     for (int i = 0; i < 2; i++) {
         struct tokenizer *tokenizer = load_tokenizer(paths[i]);
         struct token_vocabulary *vocabulary = make_vocabulary(tokenizer);
-        for (size_t k = 0; k < sizeof patterns / sizeof *patterns; k++) {
-            struct grammar *grammar = compile_grammar(GRAMMAR_REGEX, patterns[k]);
+        for (size_t k = 0; k < sizeof grammars / sizeof *grammars; k++) {
+            struct grammar *grammar = compile_grammar(grammars[k].kind, grammars[k].text);
             struct grammar_automaton *automaton;
             assert_int_equal(grammar_automaton_create(grammar, vocabulary, SIZE_MAX, &automaton), STATUS_OK);
-            walk(automaton, patterns[k], i == 0 ? 40 : 8, 77 + k);
+            walk(automaton, grammars[k].text, i == 0 ? 40 : 8, 77 + k);
             grammar_automaton_destroy(&automaton);
             grammar_destroy(&grammar);
+        }
+        token_vocabulary_destroy(&vocabulary);
+        tokenizer_destroy(&tokenizer);
+    }
+}
+
+/* Which tokens are selected, against their texts one by one. */
+static void check_selection(const struct token_vocabulary *vocabulary, bool has_blank,
+                            struct character_groups groups, uint32_t count_max) {
+    uint32_t *words = calloc(vocabulary->word_count, sizeof *words);
+    token_characters_select(&vocabulary->characters, has_blank, groups, count_max, words);
+    for (int32_t token = 0; token < vocabulary->token_count; token++) {
+        size_t length;
+        uint32_t count = 0;
+        const char *text = token_vocabulary_text(vocabulary, token, &length);
+        bool is_wanted = text != NULL && (text[0] == ' ') == has_blank;
+        for (size_t i = has_blank ? 1 : 0; is_wanted && i < length; count++) {
+            struct utf8_step step = utf8_next(text + i, length - i);
+            is_wanted = step.kind != UTF8_INVALID && groups_have(groups, character_group((uint8_t)text[i]));
+            i += step.length;
+        }
+        is_wanted = is_wanted && (count <= count_max || count_max > TOKEN_CHARACTERS_MAX);
+        assert_int_equal(mask_has(words, token), is_wanted);
+    }
+    free(words);
+}
+
+static void test_tokens_by_their_characters(void **state) {
+    (void)state;
+    const char *const paths[] = {MINI_V4_TOKENIZER, DEEPSEEK_V3_TOKENIZER};
+    static const uint32_t counts[] = {0, 1, 4, TOKEN_CHARACTERS_MAX, UINT32_MAX};
+    struct character_groups letters = {{0}};
+    for (char c = 'a'; c <= 'z'; c++) {
+        groups_add(&letters, character_group((uint8_t)c));
+    }
+    struct character_groups none_malformed = {{0}};
+    groups_add(&none_malformed, CHARACTER_GROUP_MALFORMED);
+    struct character_groups all = groups_not(none_malformed);
+    for (int i = 0; i < 2; i++) {
+        struct tokenizer *tokenizer = load_tokenizer(paths[i]);
+        struct token_vocabulary *vocabulary = make_vocabulary(tokenizer);
+        for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
+            check_selection(vocabulary, k % 2 == 0, letters, counts[k]);
+            check_selection(vocabulary, k % 2 != 0, groups_and(all, groups_not(letters)), counts[k]);
+            check_selection(vocabulary, false, all, counts[k]);
+            check_selection(vocabulary, true, all, counts[k]);
         }
         token_vocabulary_destroy(&vocabulary);
         tokenizer_destroy(&tokenizer);
@@ -273,13 +326,10 @@ static bool is_continuation(char byte) {
     return ((unsigned char)byte & 0xC0) == 0x80;
 }
 
-/*
- * The groups of the characters of a text whose end may be cut off, and their number; UINT64_MAX if it is not
- * well-formed otherwise.
- */
-static uint64_t groups_of(const char *text, size_t length, uint32_t *count) {
+/* The groups of the characters of a text whose end may be cut off, and their number. */
+static struct character_groups groups_of(const char *text, size_t length, uint32_t *count) {
     size_t cut = length;
-    uint64_t groups = 0;
+    struct character_groups groups = {{0}};
     *count = 0;
     while (cut > 0 && length - cut < 4 && is_continuation(text[cut - 1])) {
         cut--;
@@ -289,31 +339,34 @@ static uint64_t groups_of(const char *text, size_t length, uint32_t *count) {
                   utf8_next(text + cut - 1, length - cut + 1).kind == UTF8_INCOMPLETE;
     for (size_t i = 0; i < length; i++) {
         if (!is_continuation(text[i])) {
-            groups |= token_trie_group((uint8_t)text[i]);
+            groups_add(&groups, character_group((uint8_t)text[i]));
             *count += 1;
         }
     }
-    return is_whole || is_cut ? groups : UINT64_MAX;
+    if (!is_whole && !is_cut) {
+        groups_add(&groups, CHARACTER_GROUP_MALFORMED);
+    }
+    return groups;
 }
 
 /* What stands ahead of a node, token by token. */
 static void check_ahead(const struct token_vocabulary *vocabulary, uint32_t node) {
     const struct token_trie *trie = &vocabulary->trie;
-    uint64_t groups = 0;
+    struct character_groups groups = {{0}};
     uint32_t characters = 0;
     for (uint32_t i = trie->token_offsets[node]; i < trie->token_offsets[trie->subtree_ends[node]]; i++) {
         size_t length;
         uint32_t count;
         const char *text = token_vocabulary_text(vocabulary, trie->tokens[i], &length);
         uint32_t start = trie->depths[node] - (trie->bytes[node] >= 0xC2 ? 1 : 0);
-        groups |= groups_of(text + start, length - start, &count);
+        groups = groups_or(groups, groups_of(text + start, length - start, &count));
         characters = count > characters ? count : characters;
     }
     assert_int_equal(trie->characters_ahead[node], characters);
-    if (groups == UINT64_MAX) {
-        assert_true((trie->groups_ahead[node] & TOKEN_TRIE_MALFORMED) != 0);
+    if (groups_have(groups, CHARACTER_GROUP_MALFORMED)) {
+        assert_true(groups_have(trie->groups_ahead[node], CHARACTER_GROUP_MALFORMED));
     } else {
-        assert_true(trie->groups_ahead[node] == groups);
+        assert_memory_equal(&trie->groups_ahead[node], &groups, sizeof groups);
     }
 }
 
@@ -334,27 +387,53 @@ static void test_what_stands_ahead_of_nodes(void **state) {
 /* Groups are what whole classes of characters are made of: no two first bytes of one that must differ. */
 static void test_groups_of_characters(void **state) {
     (void)state;
-    uint64_t all = 0;
     for (int byte = 0; byte < 256; byte++) {
         bool begins = byte < 0x80 || (byte >= 0xC2 && byte <= 0xF4);
-        uint64_t group = token_trie_group((uint8_t)byte);
-        assert_true(begins == (group != TOKEN_TRIE_MALFORMED));
-        all |= group;
+        uint32_t group = character_group((uint8_t)byte);
+        assert_true(group < CHARACTER_GROUPS);
+        assert_true(begins == (group != CHARACTER_GROUP_MALFORMED));
         for (int other = 0; other < byte; other++) {
-            bool is_sign = byte > 0x20 && byte < 0x7F && !isalnum(byte);
-            assert_false(is_sign && token_trie_group((uint8_t)other) == group);
+            bool is_sign = byte >= 0x20 && byte < 0x7F;
+            bool is_blank = byte >= '\t' && byte <= '\r';
+            assert_false((is_sign || is_blank) && character_group((uint8_t)other) == group);
             assert_false(begins && (byte < 0x80) != (other < 0x80) &&
-                         token_trie_group((uint8_t)other) == group);
+                         character_group((uint8_t)other) == group);
         }
     }
-    assert_true(all == UINT64_MAX);
+}
+
+/* Lists keep their numbers and places while tables grow, and are found by both ways to them: as new and as
+ * old. */
+static void test_lists_are_found_again(void **state) {
+    (void)state;
+    enum { LISTS = 5000 };
+    static const struct config *places[LISTS];
+    struct config_lists lists;
+    config_lists_init(&lists);
+    for (uint32_t round = 0; round < 2; round++) {
+        for (uint32_t i = 0; i < LISTS; i++) {
+            /* Of 1 to 3 items; the first one of many is the same. */
+            struct config items[] = {{i % 7, i / 21}, {i % 21, 1}, {5, i}};
+            uint32_t count = 1 + i / 7 % 3;
+            assert_int_equal(config_lists_find(&lists, items, count), i);
+            struct config_span span = config_lists_get(&lists, i);
+            assert_int_equal(span.count, count);
+            assert_memory_equal(span.items, items, count * sizeof *items);
+            assert_true(round == 0 || span.items == places[i]);
+            places[i] = span.items;
+        }
+    }
+    assert_int_equal(lists.list_count, LISTS);
+    config_lists_deinit(&lists);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lists_are_found_again),
         cmocka_unit_test(test_masks_of_mini_v4),
         cmocka_unit_test(test_masks_of_deepseek_v3),
         cmocka_unit_test(test_characters_that_do_otherwise),
+        cmocka_unit_test(test_tokens_by_their_characters),
         cmocka_unit_test(test_readings_are_joined),
         cmocka_unit_test(test_calls_at_the_end_stay_flat),
         cmocka_unit_test(test_all_that_may_come_behind_counts),

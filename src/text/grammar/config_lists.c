@@ -1,19 +1,25 @@
-/* All lists lie behind each other in one array. */
+/*
+ * Lists are found by linear hashing (Litwin, 1980): with each list that is added one bucket is split, so that
+ * adding takes as long however many there are.
+ */
 #include "text/grammar/config_lists.h"
 
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
-void config_lists_deinit(struct config_lists *lists) {
-    free(lists->items);
-    free(lists->lists);
-    free(lists->slots);
-    *lists = (struct config_lists){0};
+enum { ITEMS_BLOCK_BYTES = 1 << 15 };
+
+void config_lists_init(struct config_lists *lists) {
+    *lists = (struct config_lists){.lists = {.entry_bytes = sizeof(struct config_list)},
+                                   .heads = {.entry_bytes = sizeof(uint32_t), .fill = CHUNK_TABLE_UNKNOWN}};
+    arena_init(&lists->items, ITEMS_BLOCK_BYTES);
 }
 
-struct config_span config_lists_get(const struct config_lists *lists, uint32_t list) {
-    return (struct config_span){lists->items + lists->lists[list].offset, lists->lists[list].count};
+void config_lists_deinit(struct config_lists *lists) {
+    arena_deinit(&lists->items);
+    chunk_table_clear(&lists->lists);
+    chunk_table_clear(&lists->heads);
+    config_lists_init(lists);
 }
 
 static uint32_t hash_items(const struct config *items, uint32_t count) {
@@ -25,77 +31,79 @@ static uint32_t hash_items(const struct config *items, uint32_t count) {
     return (uint32_t)(hash ^ hash >> 32);
 }
 
-static uint32_t find_slot(const struct config_lists *lists, const struct config *items, uint32_t count) {
-    uint32_t slot = hash_items(items, count) & (lists->slot_count - 1);
-    for (;; slot = (slot + 1) & (lists->slot_count - 1)) {
-        uint32_t list = lists->slots[slot];
-        if (list == UINT32_MAX) {
-            return slot;
-        }
-        struct config_span span = config_lists_get(lists, list);
-        if (span.count == count && (count == 0 || memcmp(span.items, items, count * sizeof *items) == 0)) {
-            return slot;
-        }
-    }
+/* Of the highest power of two that is not above the number of buckets, and of the next one, the remainder. */
+static uint32_t bucket_of(const struct config_lists *lists, uint32_t hash) {
+    uint32_t half = UINT32_C(1) << (31 - __builtin_clz(lists->bucket_count));
+    uint32_t bucket = hash & (2 * half - 1);
+    return bucket < lists->bucket_count ? bucket : bucket - half;
 }
 
-static int grow_slots(struct config_lists *lists) {
-    uint32_t slot_count = lists->slot_count == 0 ? 256 : 2 * lists->slot_count;
-    uint32_t *slots = malloc(slot_count * sizeof *slots);
-    if (slots == NULL) {
-        return 0;
-    }
-    free(lists->slots);
-    lists->slots = slots;
-    lists->slot_count = slot_count;
-    memset(slots, 0xFF, slot_count * sizeof *slots);
-    for (uint32_t i = 0; i < lists->list_count; i++) {
-        struct config_span span = config_lists_get(lists, i);
-        slots[find_slot(lists, span.items, span.count)] = i;
-    }
-    return 1;
+static struct config_list *list_at(const struct config_lists *lists, uint32_t list) {
+    return chunk_table_at(&lists->lists, list);
 }
 
-static int make_room(struct config_lists *lists, uint32_t item_count) {
-    if (2 * (lists->list_count + 1) > lists->slot_count && !grow_slots(lists)) {
-        return 0;
+static uint32_t *head_at(const struct config_lists *lists, uint32_t bucket) {
+    return chunk_table_at(&lists->heads, bucket);
+}
+
+static void add_to_bucket(struct config_lists *lists, uint32_t list) {
+    struct config_list *added = list_at(lists, list);
+    uint32_t *head = head_at(lists, bucket_of(lists, added->hash));
+    added->next = *head;
+    *head = list;
+}
+
+/* Makes one bucket more, of lists of the one whose turn it is. False: memory is out. */
+static bool split_bucket(struct config_lists *lists) {
+    if (!chunk_table_reserve(&lists->heads, lists->bucket_count)) {
+        return false;
     }
-    if (lists->list_count == lists->list_capacity) {
-        uint32_t capacity = lists->list_capacity == 0 ? 64 : 2 * lists->list_capacity;
-        struct config_list *grown = realloc(lists->lists, capacity * sizeof *grown);
-        if (grown == NULL) {
-            return 0;
-        }
-        lists->lists = grown;
-        lists->list_capacity = capacity;
+    lists->bucket_count++;
+    uint32_t made = lists->bucket_count - 1;
+    if (made == 0) {
+        return true;
     }
-    if (lists->item_count + item_count > lists->item_capacity) {
-        size_t capacity = 2 * (lists->item_count + item_count) + 64;
-        struct config *grown = realloc(lists->items, capacity * sizeof *grown);
-        if (grown == NULL) {
-            return 0;
-        }
-        lists->items = grown;
-        lists->item_capacity = capacity;
+    uint32_t *head = head_at(lists, made - (UINT32_C(1) << (31 - __builtin_clz(made))));
+    uint32_t list = *head;
+    *head = UINT32_MAX;
+    while (list != UINT32_MAX) {
+        uint32_t next = list_at(lists, list)->next;
+        add_to_bucket(lists, list);
+        list = next;
     }
-    return 1;
+    return true;
+}
+
+static bool is_equal(struct config_span span, const struct config *items, uint32_t count) {
+    return span.count == count && (count == 0 || memcmp(span.items, items, count * sizeof *items) == 0);
+}
+
+static uint32_t add_list(struct config_lists *lists, const struct config *items, uint32_t count,
+                         uint32_t hash) {
+    struct config *copy = ARENA_NEW(&lists->items, struct config, count);
+    if (copy == NULL || !chunk_table_reserve(&lists->lists, lists->list_count) || !split_bucket(lists)) {
+        return UINT32_MAX;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        copy[i] = items[i];
+    }
+    uint32_t list = lists->list_count++;
+    *list_at(lists, list) = (struct config_list){.span = {copy, count}, .hash = hash};
+    add_to_bucket(lists, list);
+    return list;
 }
 
 uint32_t config_lists_find(struct config_lists *lists, const struct config *items, uint32_t count) {
-    if (!make_room(lists, count)) {
-        return UINT32_MAX;
+    uint32_t hash = hash_items(items, count);
+    uint32_t list = lists->bucket_count == 0 ? UINT32_MAX : *head_at(lists, bucket_of(lists, hash));
+    while (list != UINT32_MAX) {
+        const struct config_list *known = list_at(lists, list);
+        if (known->hash == hash && is_equal(known->span, items, count)) {
+            return list;
+        }
+        list = known->next;
     }
-    uint32_t slot = find_slot(lists, items, count);
-    if (lists->slots[slot] != UINT32_MAX) {
-        return lists->slots[slot];
-    }
-    uint32_t list = lists->list_count++;
-    lists->slots[slot] = list;
-    lists->lists[list] = (struct config_list){lists->item_count, count};
-    for (uint32_t i = 0; i < count; i++) {
-        lists->items[lists->item_count++] = items[i];
-    }
-    return list;
+    return add_list(lists, items, count, hash);
 }
 
 static uint64_t order_of(struct config config) {
@@ -149,6 +157,5 @@ uint32_t config_sort(struct config *items, uint32_t count, struct config *spare)
 }
 
 size_t config_lists_bytes(const struct config_lists *lists) {
-    return lists->item_capacity * sizeof *lists->items + lists->list_capacity * sizeof *lists->lists +
-           lists->slot_count * sizeof *lists->slots;
+    return lists->items.used_bytes + chunk_table_bytes(&lists->lists) + chunk_table_bytes(&lists->heads);
 }

@@ -10,34 +10,42 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/arena.h"
+#include "text/grammar/chunk_table.h"
+
 struct config {
     uint32_t state;
     uint32_t frame;
 };
 
 struct config_span {
-    const struct config *items; /* valid until a list is added */
+    const struct config *items; /* valid as long as the lists */
     uint32_t count;
 };
 
 struct config_lists {
-    struct config *items;
-    size_t item_count, item_capacity;
-    struct config_list {
-        size_t offset;
-        uint32_t count;
-    } * lists;
-    uint32_t list_count, list_capacity;
-    uint32_t *slots; /* open addressing: list or UINT32_MAX */
-    uint32_t slot_count;
+    struct arena items;
+    struct chunk_table lists; /* by list: struct config_list */
+    struct chunk_table heads; /* by bucket: the first list in it, or UINT32_MAX */
+    uint32_t list_count;
+    uint32_t bucket_count; /* grows by one at a time */
 };
 
+struct config_list {
+    struct config_span span;
+    uint32_t hash;
+    uint32_t next; /* in its bucket, or UINT32_MAX */
+};
+
+void config_lists_init(struct config_lists *lists);
 void config_lists_deinit(struct config_lists *lists);
 
 /* The number of the list, which is added if it is new; UINT32_MAX if memory is out. */
 uint32_t config_lists_find(struct config_lists *lists, const struct config *items, uint32_t count);
 
-struct config_span config_lists_get(const struct config_lists *lists, uint32_t list);
+static inline struct config_span config_lists_get(const struct config_lists *lists, uint32_t list) {
+    return ((const struct config_list *)chunk_table_at(&lists->lists, list))->span;
+}
 
 /* Sorts and drops what is twice; returns how many are left. `spare` has room for as many. */
 uint32_t config_sort(struct config *items, uint32_t count, struct config *spare);

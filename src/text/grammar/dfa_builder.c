@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/grammar/compile_work.h"
+
 void dfa_builder_init(struct dfa_builder *builder, uint32_t state_limit) {
     *builder = (struct dfa_builder){.state_limit = state_limit};
 }
@@ -103,8 +105,10 @@ static bool make_room(struct dfa_builder *builder, uint32_t member_count) {
     return true;
 }
 
-/* Sets of states may be long: what they take together has a limit too. */
-enum { MEMBER_TOTAL_MAX = 1 << 26 };
+enum {
+    MEMBER_TOTAL_MAX = 1 << 26, /* sets of states may be long: what they take together has a limit too */
+    STATE_UNITS = 8             /* of work, for a new state */
+};
 
 uint32_t dfa_builder_find_state(struct dfa_builder *builder, const uint32_t *members, uint32_t count) {
     if (!dfa_builder_is_good(builder)) {
@@ -118,7 +122,8 @@ uint32_t dfa_builder_find_state(struct dfa_builder *builder, const uint32_t *mem
     if (builder->slots[slot] != UINT32_MAX) {
         return builder->slots[slot];
     }
-    if (builder->state_count == builder->state_limit || builder->member_total > MEMBER_TOTAL_MAX) {
+    if (builder->state_count == builder->state_limit || builder->member_total > MEMBER_TOTAL_MAX ||
+        !compile_work_spend(STATE_UNITS + count)) {
         builder->is_over_limit = true;
         return 0;
     }

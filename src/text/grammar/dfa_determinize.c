@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/grammar/compile_work.h"
 #include "text/grammar/dfa_builder.h"
 
 /* Visits of edges: about a second. */
@@ -145,6 +146,7 @@ static void add_interval(struct determinizer *d, uint32_t edge_count, uint32_t f
 static void open_state(struct determinizer *d, uint32_t state) {
     uint32_t count;
     const uint32_t *members = dfa_builder_members(&d->builder, state, &count);
+    size_t work_before = d->work;
     memcpy(d->sources, members, count * sizeof *members);
     dfa_builder_open_state(&d->builder, is_set_accepting(d, count));
     uint32_t edge_count = collect_edges(d, count);
@@ -156,7 +158,8 @@ static void open_state(struct determinizer *d, uint32_t state) {
     for (uint32_t i = 0; i + 1 < bound_count; i++) {
         add_interval(d, edge_count, d->bounds[i], d->bounds[i + 1] - 1);
     }
-    d->builder.is_over_limit = d->builder.is_over_limit || d->work > WORK_MAX;
+    bool is_within = compile_work_spend(d->work - work_before) && d->work <= WORK_MAX;
+    d->builder.is_over_limit = d->builder.is_over_limit || !is_within;
 }
 
 enum status dfa_determinize(const struct nfa *nfa, uint32_t start, uint32_t end, uint32_t state_limit,

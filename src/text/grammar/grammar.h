@@ -50,7 +50,8 @@ struct grammar {
     struct grammar_call *calls;
     struct grammar_rule *rules;
     uint32_t state_count, edge_count, call_count, rule_count;
-    uint32_t root; /* rule */
+    uint32_t root;                   /* rule */
+    uint32_t outer_first, outer_end; /* states of the root rule, if nothing calls it; none: 0, 0 */
     bool has_controls;
     bool accepts_empty;
 };

@@ -149,28 +149,10 @@ static void enter_rule(struct grammar_automaton *automaton) {
     add_calls(automaton, place);
 }
 
-/* Makes room for a set's ways. */
-static bool reserve_set(struct grammar_automaton *automaton, uint32_t set) {
-    if (set < automaton->next_capacity) {
-        return true;
-    }
-    uint32_t capacity = 2 * (set + 64);
-    size_t old_count = (size_t)automaton->next_capacity * automaton->class_count;
-    size_t count = (size_t)capacity * automaton->class_count;
-    uint32_t *next = realloc(automaton->next, count * sizeof *next);
-    if (next == NULL) {
-        return false;
-    }
-    memset(next + old_count, 0xFF, (count - old_count) * sizeof *next);
-    automaton->next = next;
-    automaton->next_capacity = capacity;
-    return true;
-}
-
 static uint32_t intern_set(struct grammar_automaton *automaton, struct config *items, uint32_t count) {
     uint32_t set =
         config_lists_find(&automaton->sets, items, config_sort(items, count, automaton->scratch->spare));
-    if (set == UINT32_MAX || !reserve_set(automaton, set)) {
+    if (set == UINT32_MAX || !chunk_table_reserve(&automaton->next, set)) {
         automaton->is_out_of_memory = true;
         return GRAMMAR_SET_DEAD;
     }
@@ -201,7 +183,22 @@ static uint32_t close_items(struct grammar_automaton *automaton) {
 static bool add_first_lists(struct grammar_automaton *automaton) {
     struct config end = {GRAMMAR_END, GRAMMAR_FRAME_END};
     return config_lists_find(&automaton->sets, &end, 0) == GRAMMAR_SET_DEAD &&
-           config_lists_find(&automaton->frames, &end, 1) == GRAMMAR_FRAME_END && reserve_set(automaton, 0);
+           config_lists_find(&automaton->frames, &end, 1) == GRAMMAR_FRAME_END &&
+           chunk_table_reserve(&automaton->next, 0);
+}
+
+static void set_up_tables(struct grammar_automaton *automaton) {
+    const struct chunk_table numbers = {.entry_bytes = sizeof(uint32_t), .fill = CHUNK_TABLE_UNKNOWN};
+    config_lists_init(&automaton->sets);
+    config_lists_init(&automaton->frames);
+    config_lists_init(&automaton->target_lists);
+    automaton->popped_sets = numbers;
+    automaton->closed_sets = numbers;
+    automaton->next = numbers;
+    automaton->next.entry_bytes *= automaton->class_count;
+    automaton->uniform_steps = numbers;
+    automaton->uniform_steps.entry_bytes = sizeof(struct uniform_step);
+    automaton->masks = (struct chunk_table){.entry_bytes = sizeof(struct token_set *)};
 }
 
 enum status grammar_automaton_create(const struct grammar *grammar, const struct token_vocabulary *vocabulary,
@@ -214,8 +211,13 @@ enum status grammar_automaton_create(const struct grammar *grammar, const struct
     automaton->byte_limit = byte_limit;
     automaton->scratch = calloc(1, sizeof *automaton->scratch);
     automaton->state_tokens = calloc(grammar->state_count, sizeof *automaton->state_tokens);
+    size_t word_count = vocabulary == NULL ? 0 : vocabulary->word_count;
+    automaton->mask_words = calloc(word_count + 1, sizeof *automaton->mask_words);
+    automaton->state_words = calloc(word_count + 1, sizeof *automaton->state_words);
     find_classes(automaton);
-    if (automaton->scratch == NULL || automaton->state_tokens == NULL || !add_first_lists(automaton)) {
+    set_up_tables(automaton);
+    if (automaton->scratch == NULL || automaton->state_tokens == NULL || automaton->mask_words == NULL ||
+        automaton->state_words == NULL || !add_first_lists(automaton)) {
         grammar_automaton_destroy(&automaton);
         FAIL(STATUS_OUT_OF_MEMORY, "out of memory");
     }
@@ -227,15 +229,11 @@ static void forget_sets(struct grammar_automaton *automaton) {
     automaton_forget_tokens(automaton);
     config_lists_deinit(&automaton->sets);
     config_lists_deinit(&automaton->frames);
-    free(automaton->next);
-    free(automaton->popped_sets);
-    free(automaton->uniform_steps);
-    automaton->next = NULL;
-    automaton->popped_sets = NULL;
-    automaton->uniform_steps = NULL;
-    automaton->next_capacity = 0;
-    automaton->popped_capacity = 0;
-    automaton->uniform_capacity = 0;
+    config_lists_deinit(&automaton->target_lists);
+    chunk_table_clear(&automaton->next);
+    chunk_table_clear(&automaton->popped_sets);
+    chunk_table_clear(&automaton->closed_sets);
+    chunk_table_clear(&automaton->uniform_steps);
 }
 
 void grammar_automaton_destroy(struct grammar_automaton **automaton) {
@@ -244,6 +242,8 @@ void grammar_automaton_destroy(struct grammar_automaton **automaton) {
             forget_sets(*automaton);
         }
         free((*automaton)->state_tokens);
+        free((*automaton)->mask_words);
+        free((*automaton)->state_words);
         free((*automaton)->scratch);
         free(*automaton);
         *automaton = NULL;
@@ -252,10 +252,10 @@ void grammar_automaton_destroy(struct grammar_automaton **automaton) {
 
 size_t grammar_automaton_bytes(const struct grammar_automaton *automaton) {
     return config_lists_bytes(&automaton->sets) + config_lists_bytes(&automaton->frames) +
-           (size_t)automaton->next_capacity * automaton->class_count * sizeof *automaton->next +
-           automaton->popped_capacity * sizeof *automaton->popped_sets +
-           automaton->uniform_capacity * sizeof *automaton->uniform_steps +
-           automaton->mask_capacity * sizeof *automaton->masks + automaton->mask_bytes;
+           config_lists_bytes(&automaton->target_lists) + chunk_table_bytes(&automaton->next) +
+           chunk_table_bytes(&automaton->popped_sets) + chunk_table_bytes(&automaton->closed_sets) +
+           chunk_table_bytes(&automaton->uniform_steps) + chunk_table_bytes(&automaton->masks) +
+           automaton->mask_bytes;
 }
 
 void grammar_automaton_trim(struct grammar_automaton *automaton) {
@@ -290,27 +290,20 @@ uint32_t automaton_set_of_places(struct grammar_automaton *automaton, const stru
 }
 
 static uint32_t set_behind_frame(struct grammar_automaton *automaton, uint32_t frame) {
-    if (frame >= automaton->popped_capacity) {
-        uint32_t capacity = 2 * (frame + 64);
-        uint32_t *sets = realloc(automaton->popped_sets, capacity * sizeof *sets);
-        if (sets == NULL) {
-            automaton->is_out_of_memory = true;
-            return GRAMMAR_SET_DEAD;
-        }
-        memset(sets + automaton->popped_capacity, 0xFF,
-               (capacity - automaton->popped_capacity) * sizeof *sets);
-        automaton->popped_sets = sets;
-        automaton->popped_capacity = capacity;
+    if (!chunk_table_reserve(&automaton->popped_sets, frame)) {
+        automaton->is_out_of_memory = true;
+        return GRAMMAR_SET_DEAD;
     }
-    if (automaton->popped_sets[frame] == UINT32_MAX) {
+    uint32_t *popped = chunk_table_at(&automaton->popped_sets, frame);
+    if (*popped == UINT32_MAX) {
         struct config_span behind = config_lists_get(&automaton->frames, frame);
         clear_items(automaton->scratch);
         for (uint32_t i = 0; i < behind.count; i++) {
             add_item(automaton->scratch, behind.items[i]);
         }
-        automaton->popped_sets[frame] = close_items(automaton);
+        *popped = close_items(automaton);
     }
-    return automaton->popped_sets[frame];
+    return *popped;
 }
 
 uint32_t automaton_set_behind(struct grammar_automaton *automaton, const struct config *places,
@@ -325,7 +318,7 @@ uint32_t automaton_set_behind(struct grammar_automaton *automaton, const struct 
     clear_items(automaton->scratch);
     for (uint32_t i = 0; i < count; i++) {
         struct config_span behind =
-            config_lists_get(&automaton->sets, automaton->popped_sets[places[i].frame]);
+            config_lists_get(&automaton->sets, set_behind_frame(automaton, places[i].frame));
         for (uint32_t j = 0; j < behind.count; j++) {
             add_item(automaton->scratch, behind.items[j]);
         }
@@ -350,6 +343,28 @@ static uint32_t find_target(const struct grammar *grammar, uint32_t state, uint3
     return is_found ? edges[low].target : UINT32_MAX;
 }
 
+/*
+ * The set of the items that a symbol led to. Many symbols lead to the same ones, and closing takes long where
+ * a text has many readings: that is done once.
+ */
+static uint32_t close_targets(struct grammar_automaton *automaton) {
+    struct automaton_scratch *scratch = automaton->scratch;
+    const struct grammar_state *first = &automaton->grammar->states[scratch->items[0].state];
+    if (scratch->item_count == 1 && first->call_count == 0 && !first->is_accepting) {
+        return intern_set(automaton, scratch->items, 1); /* closed as it is */
+    }
+    uint32_t list = config_lists_find(&automaton->target_lists, scratch->items, scratch->item_count);
+    if (list == UINT32_MAX || !chunk_table_reserve(&automaton->closed_sets, list)) {
+        automaton->is_out_of_memory = true;
+        return GRAMMAR_SET_DEAD;
+    }
+    uint32_t *closed = chunk_table_at(&automaton->closed_sets, list);
+    if (*closed == UINT32_MAX) {
+        *closed = close_items(automaton);
+    }
+    return *closed;
+}
+
 static uint32_t make_step(struct grammar_automaton *automaton, uint32_t set, uint32_t class) {
     clear_items(automaton->scratch);
     struct config_span places = config_lists_get(&automaton->sets, set);
@@ -360,7 +375,7 @@ static uint32_t make_step(struct grammar_automaton *automaton, uint32_t set, uin
             add_item(automaton->scratch, (struct config){target, places.items[i].frame});
         }
     }
-    return automaton->scratch->item_count == 0 ? GRAMMAR_SET_DEAD : close_items(automaton);
+    return automaton->scratch->item_count == 0 ? GRAMMAR_SET_DEAD : close_targets(automaton);
 }
 
 uint32_t grammar_automaton_step(struct grammar_automaton *automaton, uint32_t set, uint32_t symbol) {
@@ -368,13 +383,11 @@ uint32_t grammar_automaton_step(struct grammar_automaton *automaton, uint32_t se
         return GRAMMAR_SET_DEAD;
     }
     uint32_t class = automaton->symbol_classes[symbol];
-    size_t way = (size_t)set * automaton->class_count + class;
-    uint32_t next = automaton->next[way];
-    if (next == UINT32_MAX) {
-        next = make_step(automaton, set, class);
-        automaton->next[way] = next;
+    uint32_t *next = (uint32_t *)chunk_table_at(&automaton->next, set) + class;
+    if (*next == UINT32_MAX) {
+        *next = make_step(automaton, set, class);
     }
-    return next;
+    return *next;
 }
 
 uint32_t grammar_automaton_read(struct grammar_automaton *automaton, uint32_t set, const char *bytes,

@@ -35,7 +35,6 @@ struct token_set {
 };
 
 struct state_tokens;
-struct uniform_step;
 
 struct grammar_automaton {
     const struct grammar *grammar;             /* borrowed */
@@ -47,14 +46,13 @@ struct grammar_automaton {
     uint16_t class_symbols[GRAMMAR_SYMBOLS_MAX]; /* a symbol of each class */
     uint32_t class_count;
     struct config_lists sets, frames;
-    uint32_t *next;         /* by set and class: set, or UINT32_MAX while unknown */
-    uint32_t next_capacity; /* sets */
-    uint32_t *popped_sets;  /* by frame: the set behind it, or UINT32_MAX */
-    uint32_t popped_capacity;
-    struct uniform_step *uniform_steps; /* by set */
-    uint32_t uniform_capacity;
-    struct token_set **masks; /* by set */
-    uint32_t mask_capacity;
+    struct config_lists target_lists;   /* what symbols lead to, before it is closed */
+    struct chunk_table next;            /* by set and class: set, or UINT32_MAX while unknown */
+    struct chunk_table popped_sets;     /* by frame: the set behind it, or UINT32_MAX */
+    struct chunk_table closed_sets;     /* by target list: the set, or UINT32_MAX */
+    struct chunk_table uniform_steps;   /* by set: struct uniform_step */
+    struct chunk_table masks;           /* by set: struct token_set *, owned, or NULL */
+    uint32_t *mask_words, *state_words; /* a mask of a set, and of a state, while it is worked out */
     struct state_tokens **state_tokens; /* by state of the grammar */
     struct automaton_scratch *scratch;
     bool is_out_of_memory; /* sets from then on are dead */

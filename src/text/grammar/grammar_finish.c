@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/grammar/compile_work.h"
 #include "text/grammar/grammar_builder.h"
 
 /* Whether the rule's end can be reached without reading, given the rules that are known to be nullable. */
@@ -55,6 +56,10 @@ static bool learn_once(const struct grammar_builder *builder, learn_rule learn, 
                        uint32_t *stack) {
     bool is_changed = false;
     for (uint32_t i = builder->rule_count; i-- > 0;) {
+        const struct grammar_builder_rule *rule = builder->rules[i];
+        if (!compile_work_spend(rule->nfa.state_count + rule->dfa.state_count)) {
+            return false;
+        }
         is_changed = learn(builder, builder->rules[i], is_marked, stack) || is_changed;
     }
     return is_changed;
@@ -76,6 +81,7 @@ static enum status learn_all(const struct grammar_builder *builder, learn_rule l
     free(is_marked);
     free(stack);
     CHECK(has_memory, STATUS_OUT_OF_MEMORY, "out of memory");
+    CHECK(compile_work_spend(0), STATUS_UNSUPPORTED, "the rules call each other too often");
     return STATUS_OK;
 }
 
@@ -255,6 +261,16 @@ static void lay_out_state(struct grammar *grammar, const struct dfa *dfa, uint32
     out->is_last = out->is_accepting && out->edge_count == 0 && out->call_count == 0;
 }
 
+static void find_outer_states(struct grammar *grammar, uint32_t root_state_count) {
+    for (uint32_t i = 0; i < grammar->call_count; i++) {
+        if (grammar->calls[i].rule == grammar->root) {
+            return;
+        }
+    }
+    grammar->outer_first = grammar->rules[grammar->root].start;
+    grammar->outer_end = grammar->outer_first + root_state_count;
+}
+
 static enum status lay_out(const struct grammar_builder *builder, uint32_t root, const char *what,
                            struct grammar *grammar) {
     size_t state_count = 1;
@@ -282,6 +298,7 @@ static enum status lay_out(const struct grammar_builder *builder, uint32_t root,
         grammar->state_count += dfa->state_count;
     }
     grammar->accepts_empty = builder->rules[root]->is_nullable;
+    find_outer_states(grammar, builder->rules[root]->dfa.state_count);
     return rank_rules(builder, grammar, what);
 }
 

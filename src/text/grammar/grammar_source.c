@@ -1,6 +1,7 @@
 /* The simple kinds are compiled here, each of one rule. */
 #include "text/grammar/grammar_source.h"
 
+#include "text/grammar/compile_work.h"
 #include "text/grammar/ebnf.h"
 #include "text/grammar/grammar_builder.h"
 #include "text/grammar/json_schema.h"
@@ -51,23 +52,36 @@ static enum status compile_choice(const struct json *choices, struct grammar **o
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }
 
+static const char *name_of(enum grammar_kind kind) {
+    switch (kind) {
+    case GRAMMAR_JSON_SCHEMA:
+        return "the schema";
+    case GRAMMAR_REGEX:
+        return "the regular expression";
+    case GRAMMAR_CHOICE:
+        return "the list of choices";
+    case GRAMMAR_TOOLS:
+        return "the description of the tools";
+    case GRAMMAR_NONE:
+    case GRAMMAR_JSON_OBJECT:
+    case GRAMMAR_EBNF:
+        break;
+    }
+    return "the grammar";
+}
+
 /* The kinds whose text is JSON. */
 static enum status compile_json(const struct grammar_source *source, struct grammar **out) {
     struct json *document;
-    bool is_schema = source->kind == GRAMMAR_JSON_SCHEMA;
-    const char *what = is_schema                        ? "the schema"
-                       : source->kind == GRAMMAR_CHOICE ? "the list of choices"
-                                                        : "the description of the tools";
-    TRY(json_parse(source->text, source->length, what, &document));
-    enum status status = is_schema                        ? json_schema_compile(document, out)
-                         : source->kind == GRAMMAR_CHOICE ? compile_choice(document, out)
-                                                          : tool_grammar_compile(document, out);
+    TRY(json_parse(source->text, source->length, name_of(source->kind), &document));
+    enum status status = source->kind == GRAMMAR_JSON_SCHEMA ? json_schema_compile(document, out)
+                         : source->kind == GRAMMAR_CHOICE    ? compile_choice(document, out)
+                                                             : tool_grammar_compile(document, out);
     json_free(&document);
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }
 
-enum status grammar_source_compile(const struct grammar_source *source, struct grammar **out) {
-    *out = NULL;
+static enum status compile(const struct grammar_source *source, struct grammar **out) {
     switch (source->kind) {
     case GRAMMAR_JSON_OBJECT:
         return json_grammar_compile_object(out);
@@ -83,4 +97,19 @@ enum status grammar_source_compile(const struct grammar_source *source, struct g
         break;
     }
     FAIL(STATUS_BAD_ARGUMENT, "no grammar was given");
+}
+
+enum status grammar_source_compile(const struct grammar_source *source, struct grammar **out) {
+    *out = NULL;
+    compile_work_begin(source->work_limit > 0 ? source->work_limit : GRAMMAR_WORK_MAX);
+    enum status status = compile(source, out);
+    compile_work_end();
+    CHECK(status == STATUS_OK || !compile_work_is_over(), STATUS_UNSUPPORTED,
+          "%s takes too long to work out: simplify its patterns, lower its counts or split it",
+          name_of(source->kind));
+    return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
+}
+
+bool grammar_source_is_cut_short(void) {
+    return compile_work_is_over();
 }

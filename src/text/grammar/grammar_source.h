@@ -22,9 +22,18 @@ struct grammar_source {
     enum grammar_kind kind;
     const char *text;
     size_t length;
+    uint64_t work_limit; /* units of compile_work.h; 0: GRAMMAR_WORK_MAX */
+};
+
+enum {
+    GRAMMAR_WORK_MAX = 250000000, /* some two seconds; what takes more is refused */
+    GRAMMAR_WORK_SMALL = 5000000, /* some 50 ms, in which nearly all grammars of requests are compiled */
 };
 
 /* UNSUPPORTED and BAD_FORMAT say in one sentence what is wrong and where. Owned: grammar_destroy. */
 enum status grammar_source_compile(const struct grammar_source *source, struct grammar **out);
+
+/* Whether the last compilation of this thread failed because its limit of work was crossed. */
+bool grammar_source_is_cut_short(void);
 
 #endif

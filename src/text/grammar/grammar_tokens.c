@@ -1,5 +1,5 @@
 /*
- * Masks. What a state accepts is found by one walk over all tokens that starts there and sees no further than
+ * Masks. What a state accepts is found by one walk over the tokens that starts there and sees no further than
  * the end of the state's rule. Tokens that go on beyond it are kept by the bytes that are left over, so that
  * one check decides for all tokens that end alike. If they are too many, as for rules of a character or two,
  * the tokens are walked for each set instead.
@@ -20,22 +20,27 @@ struct state_tokens {
     size_t bytes;
 };
 
+/* NULL is allowed. */
+static void free_state_tokens(struct state_tokens *tokens) {
+    if (tokens != NULL) {
+        free(tokens->within);
+        token_trie_deinit(&tokens->beyond);
+        free(tokens);
+    }
+}
+
 void automaton_forget_tokens(struct grammar_automaton *automaton) {
     for (uint32_t i = 0; i < automaton->grammar->state_count; i++) {
-        struct state_tokens *tokens = automaton->state_tokens[i];
-        if (tokens != NULL) {
-            free(tokens->within);
-            token_trie_deinit(&tokens->beyond);
-            free(tokens);
-            automaton->state_tokens[i] = NULL;
+        free_state_tokens(automaton->state_tokens[i]);
+        automaton->state_tokens[i] = NULL;
+    }
+    for (uint32_t set = 0; set < automaton->sets.list_count; set++) {
+        struct token_set **mask = chunk_table_entry(&automaton->masks, set);
+        if (mask != NULL) {
+            free(*mask);
         }
     }
-    for (uint32_t i = 0; i < automaton->mask_capacity; i++) {
-        free(automaton->masks[i]);
-    }
-    free(automaton->masks);
-    automaton->masks = NULL;
-    automaton->mask_capacity = 0;
+    chunk_table_clear(&automaton->masks);
     automaton->mask_bytes = 0;
 }
 
@@ -66,63 +71,87 @@ static struct token_set *token_set_of(const uint32_t *words, uint32_t word_count
     return set;
 }
 
-/* The tokens that a walk over the whole vocabulary has marked; NULL if memory is out. */
-static struct token_set *marked_tokens(const struct token_walk *walk) {
-    uint32_t word_count = walk->automaton->vocabulary->word_count;
-    uint32_t *words = calloc(word_count + 1, sizeof *words);
-    if (words == NULL) {
-        return NULL;
-    }
-    token_walk_add(walk, words);
-    struct token_set *set = token_set_of(words, word_count);
-    free(words);
-    return set;
-}
-
 static size_t token_set_bytes(const struct token_set *set) {
     return sizeof *set + set->count * sizeof *set->values;
 }
 
-/* Collects what is left of the tokens below the end nodes. False: too many, or memory is out. */
-static bool collect_beyond(const struct token_walk *walk, struct token_trie_entry *entries, size_t *count) {
+static bool has_token(const uint32_t *words, int32_t token) {
+    return (words[token / 32] >> token % 32 & 1) != 0;
+}
+
+/*
+ * Collects what is left of the tokens below the end nodes that cannot follow within the rule; NULL: only
+ * counts them. Returns how many, or more than BEYOND_MAX.
+ */
+static size_t collect_beyond(const struct token_walk *walk, struct token_trie_entry *entries) {
     const struct token_trie *trie = walk->trie;
-    for (uint32_t i = 0; i < walk->end_node_count; i++) {
+    size_t count = 0;
+    for (uint32_t i = 0; i < walk->end_node_count && count <= BEYOND_MAX; i++) {
         uint32_t node = walk->end_nodes[i];
-        uint32_t first = trie->token_offsets[node + 1];
         uint32_t end = trie->token_offsets[trie->subtree_ends[node]];
-        for (uint32_t j = first; j < end; j++) {
-            if (token_walk_has(walk, j)) {
+        for (uint32_t j = trie->token_offsets[node + 1]; j < end && count <= BEYOND_MAX; j++) {
+            if (has_token(walk->words, trie->tokens[j])) {
                 continue;
             }
-            if (*count == BEYOND_MAX) {
-                return false;
+            if (entries != NULL) {
+                size_t length;
+                const char *bytes =
+                    token_vocabulary_text(walk->automaton->vocabulary, trie->tokens[j], &length);
+                uint32_t read = trie->depths[node];
+                entries[count] =
+                    (struct token_trie_entry){bytes + read, (uint32_t)length - read, trie->tokens[j]};
             }
-            size_t length;
-            const char *bytes = token_vocabulary_text(walk->automaton->vocabulary, trie->tokens[j], &length);
-            uint32_t read = trie->depths[node];
-            entries[(*count)++] =
-                (struct token_trie_entry){bytes + read, (uint32_t)length - read, trie->tokens[j]};
+            count++;
         }
     }
-    return true;
+    return count;
+}
+
+static bool fill_beyond(struct state_tokens *tokens, const struct token_walk *walk, size_t count) {
+    struct token_trie_entry *entries = malloc(count * sizeof *entries);
+    if (entries == NULL) {
+        return false;
+    }
+    collect_beyond(walk, entries);
+    enum status status = token_trie_init(&tokens->beyond, entries, count);
+    free(entries);
+    return status == STATUS_OK;
 }
 
 static bool fill_state_tokens(struct state_tokens *tokens, const struct token_walk *walk) {
-    struct token_trie_entry *entries = malloc(BEYOND_MAX * sizeof *entries);
-    size_t count = 0;
-    bool is_done = entries != NULL;
-    if (is_done && !collect_beyond(walk, entries, &count)) {
-        tokens->is_walked_each_time = true;
-        count = 0;
+    size_t count = collect_beyond(walk, NULL);
+    tokens->is_walked_each_time = count > BEYOND_MAX;
+    if (tokens->is_walked_each_time) {
+        return true;
     }
-    if (is_done && count > 0) {
-        is_done = token_trie_init(&tokens->beyond, entries, count) == STATUS_OK;
+    tokens->within = token_set_of(walk->words, walk->automaton->vocabulary->word_count);
+    return tokens->within != NULL && (count == 0 || fill_beyond(tokens, walk, count));
+}
+
+/* Whether nothing calls the rule of a state: nothing is behind it. */
+static bool is_outermost(const struct grammar *grammar, uint32_t state) {
+    return state >= grammar->outer_first && state < grammar->outer_end;
+}
+
+/* The walk that finds what a state accepts, and whether it succeeds. */
+static bool find_state_tokens(struct grammar_automaton *automaton, uint32_t state,
+                              struct state_tokens *tokens) {
+    const struct token_vocabulary *vocabulary = automaton->vocabulary;
+    struct token_walk walk = {.automaton = automaton,
+                              .trie = &vocabulary->trie,
+                              .characters = &vocabulary->characters,
+                              .is_thorough = true,
+                              .words = automaton->state_words};
+    if (!is_outermost(automaton->grammar, state)) {
+        walk.end_nodes = malloc((vocabulary->trie.node_count + 1) * sizeof *walk.end_nodes);
+        if (walk.end_nodes == NULL) {
+            return false;
+        }
     }
-    free(entries);
-    if (is_done && !tokens->is_walked_each_time) {
-        tokens->within = marked_tokens(walk);
-        is_done = tokens->within != NULL;
-    }
+    uint32_t set = automaton_set_of_places(automaton, &(struct config){state, GRAMMAR_FRAME_END}, 1);
+    memset(walk.words, 0, vocabulary->word_count * sizeof *walk.words);
+    bool is_done = token_walk_run(&walk, set) && fill_state_tokens(tokens, &walk);
+    free(walk.end_nodes);
     return is_done;
 }
 
@@ -131,25 +160,10 @@ static const struct state_tokens *state_tokens_of(struct grammar_automaton *auto
     if (automaton->state_tokens[state] != NULL) {
         return automaton->state_tokens[state];
     }
-    const struct token_vocabulary *vocabulary = automaton->vocabulary;
     struct state_tokens *tokens = calloc(1, sizeof *tokens);
-    uint32_t *end_nodes = malloc((vocabulary->trie.node_count + 1) * sizeof *end_nodes);
-    struct token_walk walk = {
-        .automaton = automaton, .trie = &vocabulary->trie, .is_thorough = true, .end_nodes = end_nodes};
-    bool is_done = tokens != NULL && end_nodes != NULL;
-    if (is_done) {
-        uint32_t set = automaton_set_of_places(automaton, &(struct config){state, GRAMMAR_FRAME_END}, 1);
-        is_done = token_walk_run(&walk, set) && fill_state_tokens(tokens, &walk);
-    }
-    token_walk_deinit(&walk);
-    free(end_nodes);
-    if (!is_done) {
+    if (tokens == NULL || !find_state_tokens(automaton, state, tokens)) {
         automaton->is_out_of_memory = true;
-        if (tokens != NULL) {
-            token_trie_deinit(&tokens->beyond);
-            free(tokens->within);
-            free(tokens);
-        }
+        free_state_tokens(tokens);
         return NULL;
     }
     tokens->bytes = sizeof *tokens + token_trie_bytes(&tokens->beyond) +
@@ -169,16 +183,6 @@ static void add_set(uint32_t *words, const struct token_set *set) {
     }
 }
 
-/* Walks over a trie and adds the tokens that may follow the set. */
-static void add_walked(struct grammar_automaton *automaton, const struct token_trie *trie, uint32_t set,
-                       uint32_t *words) {
-    struct token_walk walk = {.automaton = automaton, .trie = trie};
-    if (token_walk_run(&walk, set)) {
-        token_walk_add(&walk, words);
-    }
-    token_walk_deinit(&walk);
-}
-
 /*
  * Adds the tokens that may follow at places of one state, which differ in what comes behind their rules: one
  * walk for all of them.
@@ -189,36 +193,31 @@ static void add_places(struct grammar_automaton *automaton, const struct config 
     if (tokens == NULL) {
         return;
     }
+    struct token_walk walk = {.automaton = automaton, .words = words};
     if (tokens->is_walked_each_time) {
-        add_walked(automaton, &automaton->vocabulary->trie, automaton_set_of_places(automaton, places, count),
-                   words);
+        walk.trie = &automaton->vocabulary->trie;
+        walk.characters = &automaton->vocabulary->characters;
+        token_walk_run(&walk, automaton_set_of_places(automaton, places, count));
         return;
     }
     add_set(words, tokens->within);
     if (tokens->beyond.node_count > 0) {
-        add_walked(automaton, &tokens->beyond, automaton_set_behind(automaton, places, count), words);
+        walk.trie = &tokens->beyond;
+        token_walk_run(&walk, automaton_set_behind(automaton, places, count));
     }
 }
 
-/* The same for all places of a set, which are sorted by their states. False: memory is out. */
-static bool add_set_places(struct grammar_automaton *automaton, uint32_t set, uint32_t *words) {
-    struct config_span span = config_lists_get(&automaton->sets, set);
-    /* Lists move while others are added. */
-    struct config *places = malloc((span.count + 1) * sizeof *places);
-    if (places == NULL) {
-        return false;
-    }
-    memcpy(places, span.items, span.count * sizeof *places);
-    for (uint32_t first = 0, end = 0; first < span.count; first = end) {
-        while (end < span.count && places[end].state == places[first].state) {
+/* The same for all places of a set, which are sorted by their states. */
+static void add_set_places(struct grammar_automaton *automaton, uint32_t set, uint32_t *words) {
+    struct config_span places = config_lists_get(&automaton->sets, set);
+    for (uint32_t first = 0, end = 0; first < places.count; first = end) {
+        while (end < places.count && places.items[end].state == places.items[first].state) {
             end++;
         }
-        if (places[first].state != GRAMMAR_END) {
-            add_places(automaton, places + first, end - first, words);
+        if (places.items[first].state != GRAMMAR_END) {
+            add_places(automaton, places.items + first, end - first, words);
         }
     }
-    free(places);
-    return true;
 }
 
 static void add_controls(struct grammar_automaton *automaton, uint32_t set, uint32_t *words) {
@@ -231,37 +230,15 @@ static void add_controls(struct grammar_automaton *automaton, uint32_t set, uint
     }
 }
 
-static bool reserve_mask(struct grammar_automaton *automaton, uint32_t set) {
-    if (set < automaton->mask_capacity) {
-        return true;
-    }
-    uint32_t capacity = 2 * (set + 64);
-    struct token_set **masks = realloc(automaton->masks, capacity * sizeof *masks);
-    if (masks == NULL) {
-        return false;
-    }
-    for (uint32_t i = automaton->mask_capacity; i < capacity; i++) {
-        masks[i] = NULL;
-    }
-    automaton->masks = masks;
-    automaton->mask_capacity = capacity;
-    return true;
-}
-
 /* The mask, worked out; NULL if memory is out. */
 static struct token_set *make_mask(struct grammar_automaton *automaton, uint32_t set) {
     uint32_t word_count = automaton->vocabulary->word_count;
-    uint32_t *words = calloc(word_count + 1, sizeof *words);
-    if (words == NULL) {
-        return NULL;
-    }
-    automaton->is_out_of_memory |= !add_set_places(automaton, set, words);
+    memset(automaton->mask_words, 0, word_count * sizeof *automaton->mask_words);
+    add_set_places(automaton, set, automaton->mask_words);
     if (automaton->grammar->has_controls) {
-        add_controls(automaton, set, words);
+        add_controls(automaton, set, automaton->mask_words);
     }
-    struct token_set *mask = automaton->is_out_of_memory ? NULL : token_set_of(words, word_count);
-    free(words);
-    return mask;
+    return automaton->is_out_of_memory ? NULL : token_set_of(automaton->mask_words, word_count);
 }
 
 bool grammar_automaton_prepare(struct grammar_automaton *automaton, uint32_t state) {
@@ -271,18 +248,15 @@ bool grammar_automaton_prepare(struct grammar_automaton *automaton, uint32_t sta
 }
 
 const struct token_set *grammar_automaton_tokens(struct grammar_automaton *automaton, uint32_t set) {
-    if (!reserve_mask(automaton, set)) {
+    if (!chunk_table_reserve(&automaton->masks, set)) {
         automaton->is_out_of_memory = true;
         return NULL;
     }
-    if (automaton->masks[set] == NULL) {
-        struct token_set *mask = make_mask(automaton, set);
-        if (mask == NULL) {
-            automaton->is_out_of_memory = true;
-            return NULL;
-        }
-        automaton->mask_bytes += token_set_bytes(mask);
-        automaton->masks[set] = mask;
+    struct token_set **mask = chunk_table_at(&automaton->masks, set);
+    if (*mask == NULL) {
+        *mask = make_mask(automaton, set);
+        automaton->is_out_of_memory |= *mask == NULL;
+        automaton->mask_bytes += *mask == NULL ? 0 : token_set_bytes(*mask);
     }
-    return automaton->masks[set];
+    return *mask;
 }

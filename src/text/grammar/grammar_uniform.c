@@ -7,53 +7,36 @@
 
 #include "text/grammar/automaton_internal.h"
 
-enum { GROUPS = 64, ASCII_BYTES = 0x80, LEAD_FIRST = 0xC2, LEAD_LAST = 0xF4 };
+enum { ASCII_BYTES = 0x80, LEAD_FIRST = 0xC2, LEAD_LAST = 0xF4 };
 
-/* Not known yet. */
-static const struct uniform_step unknown_step = {.next = UINT32_MAX};
+enum {
+    WIDE_CHARACTERS_MIN = 16, /* of ASCII; fewer are followed as fast one by one */
+    RUN_CHANGES_MAX = 8 /* as many groups may do otherwise in one of the sets of a run than in another */
+};
 
-static bool reserve(struct grammar_automaton *automaton, uint32_t set) {
-    if (set < automaton->uniform_capacity) {
-        return true;
-    }
-    uint32_t capacity = 2 * (set + 64);
-    struct uniform_step *steps = realloc(automaton->uniform_steps, capacity * sizeof *steps);
-    if (steps == NULL) {
-        return false;
-    }
-    for (uint32_t i = automaton->uniform_capacity; i < capacity; i++) {
-        steps[i] = unknown_step;
-    }
-    automaton->uniform_steps = steps;
-    automaton->uniform_capacity = capacity;
-    return true;
-}
-
-/* The set to which most groups of ASCII lead, each as a whole. */
+/* The set to which most characters of ASCII lead. */
 static uint32_t find_usual_target(struct grammar_automaton *automaton, uint32_t set) {
-    uint32_t targets[GROUPS];
-    uint64_t seen = 0;
-    uint32_t usual = GRAMMAR_SET_DEAD;
-    int usual_count = 0;
+    uint32_t targets[ASCII_BYTES];
+    uint32_t counts[ASCII_BYTES];
+    uint32_t target_count = 0;
+    uint32_t usual = 0;
     for (uint32_t byte = 0; byte < ASCII_BYTES; byte++) {
-        uint64_t group = token_trie_group((uint8_t)byte);
-        uint32_t *target = &targets[__builtin_ctzll(group)];
         uint32_t next = automaton_step(automaton, set, byte);
-        *target = (seen & group) == 0 || *target == next ? next : GRAMMAR_SET_DEAD;
-        seen |= group;
-    }
-    for (uint64_t rest = seen; rest != 0; rest &= rest - 1) {
-        uint32_t target = targets[__builtin_ctzll(rest)];
-        int count = 0;
-        for (uint64_t others = rest; others != 0; others &= others - 1) {
-            count += targets[__builtin_ctzll(others)] == target;
+        uint32_t i = 0;
+        if (next == GRAMMAR_SET_DEAD) {
+            continue;
         }
-        if (target != GRAMMAR_SET_DEAD && count > usual_count) {
-            usual = target;
-            usual_count = count;
+        while (i < target_count && targets[i] != next) {
+            i++;
         }
+        if (i == target_count) {
+            targets[target_count] = next;
+            counts[target_count++] = 0;
+        }
+        counts[i]++;
+        usual = counts[i] > counts[usual] ? i : usual;
     }
-    return usual;
+    return target_count == 0 ? GRAMMAR_SET_DEAD : targets[usual];
 }
 
 /* Whether bytes `first` to `last` and `more` continuation bytes behind them lead to `target`, all of them. */
@@ -89,29 +72,91 @@ static bool characters_lead_to(struct grammar_automaton *automaton, uint32_t set
                                                      target);
 }
 
+/* The byte that may begin a character next; more than LEAD_LAST: none. */
+static uint32_t next_first_byte(uint32_t byte) {
+    return byte + 1 == ASCII_BYTES ? LEAD_FIRST : byte + 1;
+}
+
 static struct uniform_step find_uniform_step(struct grammar_automaton *automaton, uint32_t set) {
     uint32_t target = find_usual_target(automaton, set);
-    uint64_t leaving = TOKEN_TRIE_MALFORMED;
-    if (target == GRAMMAR_SET_DEAD) {
-        return (struct uniform_step){.next = GRAMMAR_SET_DEAD};
-    }
-    for (uint32_t byte = 0; byte <= LEAD_LAST; byte = byte + 1 == ASCII_BYTES ? LEAD_FIRST : byte + 1) {
-        uint64_t group = token_trie_group((uint8_t)byte);
-        if ((leaving & group) == 0 && !characters_lead_to(automaton, set, (uint8_t)byte, target)) {
-            leaving |= group;
+    struct character_groups leaving = {{0}};
+    struct character_groups followed = {{0}};
+    groups_add(&leaving, CHARACTER_GROUP_MALFORMED);
+    groups_add(&followed, CHARACTER_GROUP_MALFORMED);
+    for (uint32_t byte = 0; byte <= LEAD_LAST; byte = next_first_byte(byte)) {
+        uint32_t group = character_group((uint8_t)byte);
+        if (automaton_step(automaton, set, byte) != GRAMMAR_SET_DEAD) {
+            groups_add(&followed, group);
+        }
+        if (!groups_have(leaving, group) &&
+            (target == GRAMMAR_SET_DEAD || !characters_lead_to(automaton, set, (uint8_t)byte, target))) {
+            groups_add(&leaving, group);
         }
     }
-    return (struct uniform_step){.next = target, .groups = ~leaving};
+    struct uniform_step step = {.next = target, .refused = groups_not(followed)};
+    step.groups = target == GRAMMAR_SET_DEAD ? (struct character_groups){{0}} : groups_not(leaving);
+    return step;
 }
 
 struct uniform_step automaton_uniform_step(struct grammar_automaton *automaton, uint32_t set) {
-    if (!reserve(automaton, set)) {
+    if (!chunk_table_reserve(&automaton->uniform_steps, set)) {
         automaton->is_out_of_memory = true;
         return (struct uniform_step){.next = GRAMMAR_SET_DEAD};
     }
-    if (automaton->uniform_steps[set].next == UINT32_MAX) {
-        struct uniform_step step = find_uniform_step(automaton, set);
-        automaton->uniform_steps[set] = step;
+    struct uniform_step *step = chunk_table_at(&automaton->uniform_steps, set);
+    if (step->next == UINT32_MAX) {
+        *step = find_uniform_step(automaton, set);
     }
-    return automaton->uniform_steps[set];
+    return *step;
+}
+
+bool automaton_is_wide(const struct grammar_automaton *automaton, uint32_t set) {
+    struct config_span places = config_lists_get(&automaton->sets, set);
+    for (uint32_t i = 0; i < places.count; i++) {
+        const struct grammar_state *state = &automaton->grammar->states[places.items[i].state];
+        const struct grammar_edge *edges = automaton->grammar->edges + state->edge_offset;
+        uint32_t characters = 0;
+        for (uint32_t e = 0; e < state->edge_count && edges[e].last < ASCII_BYTES; e++) {
+            characters += edges[e].last - edges[e].first + UINT32_C(1);
+        }
+        if (characters >= WIDE_CHARACTERS_MIN) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static struct character_groups changed_groups(struct character_groups a, struct character_groups b) {
+    return groups_or(groups_and(a, groups_not(b)), groups_and(b, groups_not(a)));
+}
+
+struct character_run automaton_character_run(struct grammar_automaton *automaton, uint32_t set,
+                                             bool sees_ends) {
+    struct uniform_step step = automaton_uniform_step(automaton, set);
+    struct character_run run = {.allowed = step.groups, .refused = step.refused, .is_cut = true};
+    bool may_end = sees_ends && grammar_automaton_may_end(automaton, set);
+    while (step.next != GRAMMAR_SET_DEAD) {
+        may_end = may_end || (sees_ends && grammar_automaton_may_end(automaton, step.next));
+        if (step.next == set) {
+            run.length = UINT32_MAX;
+            break;
+        }
+        run.length++;
+        set = step.next;
+        step = automaton_uniform_step(automaton, set);
+        uint32_t changes = groups_count(
+            groups_or(changed_groups(run.allowed, step.groups), changed_groups(run.refused, step.refused)));
+        run.is_cut = groups_are_in(groups_or(run.allowed, run.refused), step.refused);
+        if (step.next == GRAMMAR_SET_DEAD || changes > RUN_CHANGES_MAX ||
+            run.length == TOKEN_CHARACTERS_MAX) {
+            break;
+        }
+        run.allowed = groups_and(run.allowed, step.groups);
+        run.refused = groups_and(run.refused, step.refused);
+    }
+    if (may_end) {
+        run.refused = (struct character_groups){{0}};
+        run.is_cut = false;
+    }
+    return run;
 }

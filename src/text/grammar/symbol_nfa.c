@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/grammar/compile_work.h"
+
 void nfa_init(struct nfa *nfa, uint32_t state_limit) {
     *nfa = (struct nfa){.state_limit = state_limit};
     nfa_add_state(nfa);
@@ -43,7 +45,8 @@ uint32_t nfa_add_state(struct nfa *nfa) {
 }
 
 void nfa_add_edge(struct nfa *nfa, uint32_t from, uint32_t first, uint32_t last, uint32_t target) {
-    nfa->is_over_limit = nfa->is_over_limit || nfa->edge_count / 16 > nfa->state_limit;
+    nfa->is_over_limit =
+        nfa->is_over_limit || nfa->edge_count / 16 > nfa->state_limit || !compile_work_spend(1);
     if (nfa->is_over_limit || nfa->is_out_of_memory) {
         return;
     }

@@ -5,33 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/utf8.h"
-
-/* clang-format off */
-static const uint8_t group_indices[256] = {
-    1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 1, 1,
-    1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
-    19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34,
-    3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 35, 36, 37, 38, 39, 40,
-    41, 13, 13, 13, 13, 13, 14, 14, 14, 14, 14, 15, 15, 15, 15, 15,
-    16, 16, 16, 16, 16, 17, 17, 17, 17, 17, 18, 42, 43, 44, 45, 46,
-    47, 4, 4, 4, 5, 5, 5, 6, 6, 6, 7, 7, 7, 8, 8, 8,
-    9, 9, 9, 10, 10, 10, 11, 11, 11, 12, 12, 48, 49, 50, 51, 1,
-    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-    0, 0, 52, 52, 53, 53, 53, 53, 53, 53, 53, 53, 53, 53, 53, 53,
-    53, 53, 53, 53, 53, 53, 53, 53, 53, 53, 53, 53, 53, 53, 53, 53,
-    54, 55, 55, 56, 57, 57, 57, 57, 57, 57, 58, 58, 58, 59, 60, 60,
-    61, 62, 62, 62, 63, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-};
-/* clang-format on */
-
-uint64_t token_trie_group(uint8_t byte) {
-    return UINT64_C(1) << group_indices[byte];
-}
-
 static bool is_continuation(char byte) {
     return ((unsigned char)byte & 0xC0) == 0x80;
 }
@@ -45,6 +18,15 @@ static int compare_entries(const void *a, const void *b) {
         return order != 0 ? order : (left->length > right->length) - (left->length < right->length);
     }
     return (left->token > right->token) - (left->token < right->token);
+}
+
+/* What is left of the tokens behind one place is. */
+static bool are_sorted(const struct token_trie_entry *entries, size_t count) {
+    size_t i = 1;
+    while (i < count && compare_entries(&entries[i - 1], &entries[i]) <= 0) {
+        i++;
+    }
+    return i >= count;
 }
 
 static uint32_t common_length(const struct token_trie_entry *a, const struct token_trie_entry *b) {
@@ -63,30 +45,25 @@ static size_t count_nodes(const struct token_trie_entry *entries, size_t count) 
     return nodes;
 }
 
-/* The group of a character that begins an entry's rest; bytes behind it that belong to none are its fault. */
-static uint64_t group_of_character(const char *bytes, uint32_t length) {
-    struct utf8_step step = utf8_next(bytes, length);
-    bool is_alone = step.length == length || !is_continuation(bytes[step.length]);
-    return step.kind == UTF8_INVALID || !is_alone ? TOKEN_TRIE_MALFORMED
-                                                  : token_trie_group((uint8_t)bytes[0]);
-}
-
 /* Adds to each node of an entry what stands ahead of it. */
 static void note_characters(struct token_trie *trie, const struct token_trie_entry *entry,
                             const uint32_t *open_nodes) {
-    uint64_t groups = 0;
+    struct character_groups groups = {{0}};
     uint32_t characters = 0;
     for (uint32_t depth = entry->length; depth-- > 0;) {
         uint32_t node = open_nodes[depth];
         bool is_within = depth + 1 < entry->length && is_continuation(entry->bytes[depth + 1]);
-        uint64_t groups_behind = groups | (is_within ? TOKEN_TRIE_MALFORMED : 0);
+        struct character_groups groups_behind = groups;
+        if (is_within) {
+            groups_add(&groups_behind, CHARACTER_GROUP_MALFORMED);
+        }
         uint32_t characters_behind = characters;
         if (!is_continuation(entry->bytes[depth])) {
-            groups |= group_of_character(entry->bytes + depth, entry->length - depth);
+            groups_add(&groups, character_group_at(entry->bytes + depth, entry->length - depth));
             characters++;
         }
         bool is_lead = token_trie_is_lead((uint8_t)entry->bytes[depth]);
-        trie->groups_ahead[node] |= is_lead ? groups : groups_behind;
+        trie->groups_ahead[node] = groups_or(trie->groups_ahead[node], is_lead ? groups : groups_behind);
         uint32_t ahead = is_lead ? characters : characters_behind;
         if (ahead > trie->characters_ahead[node]) {
             trie->characters_ahead[node] = ahead;
@@ -111,7 +88,7 @@ static void fill(struct token_trie *trie, const struct token_trie_entry *entries
             trie->bytes[node] = (uint8_t)entries[i].bytes[depth];
             trie->depths[node] = depth + 1;
             trie->token_offsets[node] = (uint32_t)i;
-            trie->groups_ahead[node] = 0;
+            trie->groups_ahead[node] = (struct character_groups){{0}};
             trie->characters_ahead[node] = 0;
             open_nodes[open_count++] = node;
         }
@@ -128,7 +105,9 @@ enum status token_trie_init(struct token_trie *trie, struct token_trie_entry *en
     *trie = (struct token_trie){0};
     enum status status = STATUS_OK;
     uint32_t *open_nodes = NULL;
-    qsort(entries, count, sizeof *entries, compare_entries);
+    if (!are_sorted(entries, count)) {
+        qsort(entries, count, sizeof *entries, compare_entries);
+    }
     for (size_t i = 0; i < count; i++) {
         trie->depth_max = entries[i].length > trie->depth_max ? entries[i].length : trie->depth_max;
     }

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "text/grammar/character_groups.h"
 
 struct token_trie_entry {
     const char *bytes; /* borrowed while the trie is built */
@@ -28,20 +29,10 @@ struct token_trie {
     uint32_t *token_offsets; /* by node and one more */
     /* By node, of the characters ahead: from its own on if that begins with it and has more bytes, else those
        below it. The last one may be cut off. */
-    uint64_t *groups_ahead;     /* of all that occur */
-    uint32_t *characters_ahead; /* most of them in one token */
+    struct character_groups *groups_ahead; /* of all that occur */
+    uint32_t *characters_ahead;            /* most of them in one token */
     int32_t *tokens;
 };
-
-/* The group of bytes that are no UTF-8 where they stand, such as the rest of a character. */
-#define TOKEN_TRIE_MALFORMED UINT64_C(1)
-
-/*
- * The group of the characters that begin with a byte, as a bit: each sign of ASCII is one of its own, a few
- * letters are one together, so are digits, and beyond ASCII the scripts of some first bytes. If a set of
- * characters holds whole groups, what stands ahead of a node is made of them if the node's groups are.
- */
-uint64_t token_trie_group(uint8_t byte);
 
 /* Whether a byte begins a character of several. */
 static inline bool token_trie_is_lead(uint8_t byte) {

@@ -31,8 +31,10 @@ static enum status add_tokens(struct token_vocabulary *vocabulary) {
         if (bytes != NULL && length > 0 && !tokenizer_is_added(vocabulary->tokenizer, token)) {
             entries[count++] = (struct token_trie_entry){bytes, (uint32_t)length, token};
             vocabulary->text_words[token / 32] |= UINT32_C(1) << token % 32;
+            token_characters_add(&vocabulary->characters, token, bytes, length);
         }
     }
+    token_characters_finish(&vocabulary->characters);
     enum status status = token_trie_init(&vocabulary->trie, entries, count);
     free(entries);
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
@@ -54,6 +56,7 @@ enum status token_vocabulary_create(const struct tokenizer *tokenizer, int32_t t
         int32_t id = tokenizer_added_token_id(tokenizer, control_token_text((enum control_token)i));
         vocabulary->control_ids[i] = id < vocabulary->token_count ? id : -1;
     }
+    TRY_GOTO(token_characters_init(&vocabulary->characters, vocabulary->word_count));
     TRY_GOTO(add_tokens(vocabulary));
     *out = vocabulary;
     return STATUS_OK;
@@ -65,6 +68,7 @@ fail:
 void token_vocabulary_destroy(struct token_vocabulary **vocabulary) {
     if (*vocabulary != NULL) {
         token_trie_deinit(&(*vocabulary)->trie);
+        token_characters_deinit(&(*vocabulary)->characters);
         free((*vocabulary)->text_words);
         free(*vocabulary);
         *vocabulary = NULL;

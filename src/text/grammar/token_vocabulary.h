@@ -8,12 +8,14 @@
 #define SLUICE_TEXT_GRAMMAR_TOKEN_VOCABULARY_H
 
 #include "text/control_token.h"
+#include "text/grammar/token_characters.h"
 #include "text/grammar/token_trie.h"
 #include "text/tokenizer.h"
 
 struct token_vocabulary {
     const struct tokenizer *tokenizer; /* borrowed */
     struct token_trie trie;
+    struct token_characters characters;
     int32_t token_count;                      /* ids are below */
     uint32_t word_count;                      /* of a mask */
     uint32_t *text_words;                     /* mask of the tokens that are text */

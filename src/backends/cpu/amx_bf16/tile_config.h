@@ -4,7 +4,12 @@
 
 #include <stdint.h>
 
-enum { TILE_COUNT = 8, TILE_ROWS = 16, TILE_BYTES_WIDE = 64 };
+enum {
+    TILE_COUNT = 8,
+    TILE_ROWS = 16,
+    TILE_BYTES_WIDE = 64,
+    TILE_COLUMNS = 32, /* bf16 columns of a tile product */
+};
 
 /* The operand of _tile_loadconfig. */
 struct tile_config {

@@ -33,12 +33,16 @@ struct weight_block {
     int64_t stride; /* columns, padded */
     uint16_t *panel;
     float *floats;
-    uint16_t *lowered;       /* scales of ROWS rows */
+    uint16_t *lowered;       /* of a block's rows */
     uint16_t *scaled_inputs; /* (STREAM_INPUTS, stride) */
     struct fp8_table fp8;
     struct fp8_table fp8_plain;
     __m512i fp4;
 };
+
+/* The block of a weight; `scratch` has matrix_block_scratch_bytes and must outlive it (matrix_block.c). */
+struct weight_block weight_block_make(const struct weight *weight, const struct leaf_plan *leaves,
+                                      void *scratch);
 
 /* Words that prepare_scales writes for so many rows at most, and reads behind them. */
 static inline size_t lowered_words(int64_t columns, int64_t rows) {
@@ -112,6 +116,16 @@ static inline __attribute__((always_inline)) struct bf16_chunk decode_chunk(cons
     const uint8_t *bytes = row->codes + 2 * column;
     return (struct bf16_chunk){_mm512_maskz_loadu_epi16(first, bytes),
                                _mm512_maskz_loadu_epi16(second, bytes + 64)};
+}
+
+/* The same where inputs carry the scales of FP8 weights (matrix_stream_scale). */
+static inline __attribute__((always_inline)) struct bf16_chunk
+decode_chunk_unscaled(const struct weight_block *block, enum weight_format format,
+                      const struct row_source *row, int64_t column, int64_t left) {
+    if (format == WEIGHT_FP8) {
+        return fp8_decode_plain(&block->fp8_plain, row->codes + column, columns_mask(left));
+    }
+    return decode_chunk(block, format, row, column, left);
 }
 
 /* Sums of neighbouring lanes within quarters: of a in the low half of each quarter, of b in the high. */

@@ -52,7 +52,7 @@ static inline __m512 dot_chunk(__m512 sum, struct bf16_chunk weights, const uint
 
 /*
  * One chunk of a tile: lanes[input * row_count + row]. All rows are decoded before the inputs come: both stay
- * in registers. FP8 codes come without their scale, which the inputs carry.
+ * in registers.
  */
 static inline __attribute__((always_inline)) void
 stream_chunk(const struct weight_block *block, const struct stream_run *run, const struct row_source *first,
@@ -63,9 +63,7 @@ stream_chunk(const struct weight_block *block, const struct stream_run *run, con
 #pragma GCC unroll 8
     for (int r = 0; r < row_count; r++) {
         struct row_source row = {first->codes + r * run->code_pitch, first->lowered + r * run->lowered_pitch};
-        chunks[r] = format == WEIGHT_FP8
-                        ? fp8_decode_plain(&block->fp8_plain, row.codes + column, columns_mask(left))
-                        : decode_chunk(block, format, &row, column, left);
+        chunks[r] = decode_chunk_unscaled(block, format, &row, column, left);
     }
 #pragma GCC unroll 4
     for (int m = 0; m < input_count; m++) {
