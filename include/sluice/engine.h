@@ -104,6 +104,7 @@ struct sluice_parallel_options {
     int data; /* replicas, each with requests and state of its own, that share whole experts; 0 and 1: one */
     int pipeline; /* stages, each with its layers; 1: no pipeline */
     int tensor;   /* ranks of a stage, each with its part of the matrices; 1: no tensor parallelism */
+    int context;  /* ranks that share a request's context: reserved, 0 and 1 are none, more is UNSUPPORTED */
     bool has_expert_parallelism; /* whole experts on the ranks of a stage, else every expert cut between them
                                   */
     int in_flight;               /* steps under way at once, each on another stage; 0: as many as stages */
@@ -118,6 +119,8 @@ struct sluice_parallel_options {
     bool has_movable_experts; /* whole experts move between the ranks of a stage with what is asked of them */
     int expert_copies;        /* then: places of a layer beyond its experts, for those that are wanted most */
     int expert_move_interval; /* and steps from one placement to the next, at least 2; 0: 3000 */
+    double deadline_seconds;  /* threads: a rank that gets nowhere for so long ends all of them; twenty times
+                                 that  in the first steps, which may read weights; 0: 30 */
     struct sluice_job *job; /* sluice/job.h; as many processes as there are ranks; NULL: threads; borrowed */
 };
 

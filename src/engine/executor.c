@@ -6,26 +6,35 @@
 #include "engine/batch_upload.h"
 #include "engine/executor_internal.h"
 #include "engine/executor_shares.h"
+#include "engine/rank_watchdog.h"
 
-static enum status alloc_boundary(struct executor *executor, int64_t rows, struct boundary *out) {
+/* With so many bytes in front of its first tensor. */
+static enum status alloc_boundary(struct executor *executor, int64_t rows, size_t header_bytes,
+                                  struct boundary *out) {
     const struct model *model = executor->options.model;
     model->family->describe_boundary(model, numerics_activation_dtype(executor->options.numerics), rows, out);
     for (int i = 0; i < out->count; i++) {
-        TRY(device_arena_alloc(&executor->arena, tensor_bytes(&out->tensors[i]), &out->tensors[i].data));
+        size_t before = i == 0 ? header_bytes : 0;
+        void *memory;
+        TRY(device_arena_alloc(&executor->arena, tensor_bytes(&out->tensors[i]) + before, &memory));
+        out->tensors[i].data = (char *)memory + before;
     }
     return STATUS_OK;
 }
 
 static enum status alloc_boundaries(struct executor *executor) {
-    for (int i = 0; i < executor_buffer_count(executor); i++) {
-        TRY(alloc_boundary(executor, executor_boundary_rows(executor), &executor->boundaries[i]));
+    int buffers = executor_buffer_count(executor);
+    size_t header_bytes = buffers > 1 ? BOUNDARY_HEADER_BYTES : 0; /* with one stage nothing is sent */
+    for (int i = 0; i < buffers; i++) {
+        TRY(alloc_boundary(executor, executor_boundary_rows(executor), header_bytes,
+                           &executor->boundaries[i]));
     }
     if (executor_drafts(executor)) {
         for (int i = 0; i < 2; i++) {
-            TRY(alloc_boundary(executor, executor_draft_row_limit(executor), &executor->drafted[i]));
+            TRY(alloc_boundary(executor, executor_draft_row_limit(executor), 0, &executor->drafted[i]));
         }
         if (executor->options.saved_row_limit > 0) {
-            TRY(alloc_boundary(executor, executor->options.saved_row_limit, &executor->saved));
+            TRY(alloc_boundary(executor, executor->options.saved_row_limit, 0, &executor->saved));
         }
     }
     return STATUS_OK;
@@ -136,6 +145,10 @@ static enum status alloc_memory(struct executor *executor) {
     size_t step_bytes = executor->arena.high_water;
     TRY(device_arena_init(&executor->arena, executor->options.device, step_bytes));
     executor->queue.stream = executor->options.stream;
+    if (executor->options.ranks != NULL && executor->options.ranks->pulse != NULL) {
+        executor->options.ranks->pulse->pool = executor->options.pool;
+        executor->queue.pulse = &executor->options.ranks->pulse->ops;
+    }
     TRY(alloc_boundaries(executor));
     size_t integers = batch_upload_count(executor->options.row_limit, executor->options.segment_limit);
     executor->staging = calloc(integers, sizeof *executor->staging);

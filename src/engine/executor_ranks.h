@@ -27,6 +27,11 @@
 #include "parallel/step.h"
 #include "sluice/engine.h"
 
+/* Ticks that may have to read weights: waits have longer deadlines in them. */
+enum { EXECUTOR_WARM_UP_TICKS = 8 };
+
+struct rank_pulse;
+
 struct executor_ranks {
     struct step_ranks step; /* of the stage; its scratch is the executor's to make */
     struct comm *control;  /* the leader and all ranks, by stage and in it by tensor rank; owned by the rank's
@@ -37,6 +42,7 @@ struct executor_ranks {
     int number;            /* of all ranks, those of other replicas included */
     int replica;           /* of those that share experts, */
     int replica_count;     /* and how many there are */
+    uint32_t epoch;        /* in front of boundaries: another for each engine that a job opens; 0: threads */
     int stage;             /* -1: none, a leader from outside */
     int stage_count;
     int first_layer;
@@ -51,6 +57,7 @@ struct executor_ranks {
     int64_t expert_moves;          /* experts that this rank got of others */
     double expert_imbalance;       /* before the last choice of a placement, on its first rank; 0: none yet */
     struct comm_watch *watch;      /* NULL: nobody looks */
+    struct rank_pulse *pulse;      /* of a rank that is a thread; NULL: nobody looks */
     double deadline_seconds;       /* of waits once the first ticks are over; 0: the groups' own */
 };
 
@@ -76,6 +83,13 @@ void executor_ranks_begin_tick(struct executor_ranks *ranks, uint64_t number);
 /* How the ranks of a stage share rows: what the options ask for, with the engine's choices for the rest. */
 void executor_ranks_share_rows(struct executor_ranks *ranks, const struct sluice_parallel_options *parallel,
                                const struct model *model);
+
+/* How shared rows get to experts of so many ranks. */
+enum expert_exchange executor_ranks_exchange(const struct sluice_parallel_options *parallel,
+                                             const struct model *model, int expert_ranks);
+
+/* Whether attention gathers what its first projections give, rather than rows. */
+bool executor_ranks_gather_late(const struct sluice_parallel_options *parallel);
 
 /* Rows from which on a step's rows are shared (spec S-28); INT64_MAX: never. */
 int64_t executor_ranks_shared_rows_min(const struct sluice_parallel_options *parallel);

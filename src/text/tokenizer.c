@@ -1,9 +1,9 @@
 /* Encoding is a chain of cuts: ill-formed bytes, added tokens (two passes), splits; then BPE per piece. */
 #include "text/tokenizer.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/string_buffer.h"
 #include "lib/json.h"
@@ -39,19 +39,23 @@ fail:
     return status;
 }
 
+static bool can_be_read(const char *path) {
+    FILE *file = fopen(path, "rb");
+    if (file != NULL) {
+        fclose(file);
+    }
+    return file != NULL;
+}
+
 enum status tokenizer_load_of_model(const char *model_directory, const char *path, struct tokenizer **out) {
-    struct stat kind;
-    bool is_folder = path == NULL || (stat(path, &kind) == 0 && S_ISDIR(kind.st_mode));
-    if (!is_folder) {
-        return tokenizer_load(path, out);
-    }
-    struct string_buffer file = {0};
-    string_buffer_append_format(&file, "%s/tokenizer.json", path == NULL ? model_directory : path);
-    enum status status = string_buffer_check(&file);
+    struct string_buffer within = {0};
+    string_buffer_append_format(&within, "%s/tokenizer.json", path == NULL ? model_directory : path);
+    enum status status = string_buffer_check(&within);
     if (status == STATUS_OK) {
-        status = tokenizer_load(string_buffer_text(&file), out);
+        const char *in_folder = string_buffer_text(&within);
+        status = tokenizer_load(path == NULL || can_be_read(in_folder) ? in_folder : path, out);
     }
-    string_buffer_deinit(&file);
+    string_buffer_deinit(&within);
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }
 

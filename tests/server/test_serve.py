@@ -496,6 +496,7 @@ def test_refused_command_lines(folder):
             ([MODEL, "--prefix-cache-disk-limit", "1GB"], 2, "--prefix-cache-dir"),
             ([MODEL, "--prefix-cache-dir", folder, "--prefix-cache-disk-limit", "much"], 2, "not \"much\""),
             ([MODEL, "--prefix-cache-dir", folder + "/kept", "--prefix-cache-disk-limit", "1KB"], 1, "limit"),
+            ([MODEL, "-dp", "2", "--hosts", "a,b"], 2, "-dp 2 makes 2 workers of one rank each"),
             ([folder + "/nowhere"], 1, "nowhere"),
             ([MODEL, "--port", str(taken.getsockname()[1])], 1, "another port"),
             ([MODEL, "--memory-limit", "1"], 1, "memory"),
