@@ -80,15 +80,19 @@ test-valgrind: build
 	@tools/install_packages valgrind
 	tests/cli/test_valgrind.sh $(SLUICE) .
 
-# Every layout of ranks as processes, replicas in lockstep for long, and ranks on two hosts that are network
-# namespaces; those are skipped (77) where there can be none.
+# Every layout of ranks as processes, replicas in lockstep for long, as processes with late messages too, and
+# ranks on two hosts that are network namespaces; those are skipped (77) where there can be none.
 test-ranks: test-packages
 	@tools/install_packages hosts
 	cmake --preset release --log-level=WARNING
-	cmake --build --preset release --target sluice test_job rank_checkpoints test_replica_liveness
+	cmake --build --preset release --target sluice test_job test_job_delays rank_checkpoints test_replica_liveness
 	for ranks in 2 3 4 8; do \
 		OMP_WAIT_POLICY=passive mpirun -n $$ranks --oversubscribe --bind-to none --allow-run-as-root \
 			--mca mpi_yield_when_idle 1 build/release/tests/ranks/test_job build/release/tests/ranks/layout-v4 all || exit 1; \
+	done
+	for ranks in 2 4; do \
+		OMP_WAIT_POLICY=passive mpirun -n $$ranks --oversubscribe --bind-to none --allow-run-as-root \
+			--mca mpi_yield_when_idle 1 build/release/tests/ranks/test_job_delays build/release/tests/ranks/tiny-v4 2000 || exit 1; \
 	done
 	build/release/tests/model/test_replica_liveness 100000
 	tests/ranks/test_hosts.sh $(SLUICE) . || test $$? -eq 77

@@ -179,7 +179,7 @@ static enum status report(const struct comm *comm, const char *operation, const 
     return STATUS_OK;
 }
 
-static enum status take_message(struct comm *comm, struct comm_message **out) {
+static enum status take_memory(struct comm *comm, struct comm_message **out) {
     struct comm_message *message = comm->free;
     if (message != NULL) {
         comm->free = message->next;
@@ -193,7 +193,7 @@ static enum status take_message(struct comm *comm, struct comm_message **out) {
     return STATUS_OK;
 }
 
-static void give_back_message(struct comm *comm, struct comm_message *message) {
+void comm_message_give_back(struct comm *comm, struct comm_message *message) {
     if (message->stream != NULL) {
         stream_kernel_leave(message->stream);
     }
@@ -202,11 +202,11 @@ static void give_back_message(struct comm *comm, struct comm_message *message) {
     comm->free = message;
 }
 
-enum status comm_message_start(struct comm *comm, const char *operation, const struct comm_message *wanted,
-                               struct comm_message **out) {
+enum status comm_message_take(struct comm *comm, const struct comm_message *wanted,
+                              struct comm_message **out) {
     struct comm_message *message;
     assert(wanted->peer >= 0 && wanted->peer < comm->size && wanted->peer != comm->rank);
-    TRY(take_message(comm, &message));
+    TRY(take_memory(comm, &message));
     struct comm_message *next_owned = message->next_owned;
     *message = *wanted;
     message->next_owned = next_owned;
@@ -215,10 +215,18 @@ enum status comm_message_start(struct comm *comm, const char *operation, const s
     if (message->stream != NULL) {
         stream_kernel_enter(message->stream);
     }
+    *out = message;
+    return STATUS_OK;
+}
+
+enum status comm_message_start(struct comm *comm, const char *operation, const struct comm_message *wanted,
+                               struct comm_message **out) {
+    struct comm_message *message;
+    TRY(comm_message_take(comm, wanted, &message));
     enum comm_outcome outcome = comm->impl->start(comm, message);
     if (outcome != COMM_DONE) {
         enum status status = report(comm, operation, message, outcome, clock_seconds());
-        give_back_message(comm, message);
+        comm_message_give_back(comm, message);
         return status;
     }
     comm->sent_bytes += message->is_send ? message->bytes : 0;
@@ -242,13 +250,13 @@ enum status comm_message_wait(struct comm *comm, const char *operation, struct c
                               double started, double until) {
     enum comm_outcome outcome = wait_in_sight(comm, operation, message, until);
     enum status status = report(comm, operation, message, outcome, started);
-    give_back_message(comm, message);
+    comm_message_give_back(comm, message);
     return status;
 }
 
 void comm_message_withdraw(struct comm *comm, struct comm_message *message) {
     comm->impl->withdraw(comm, message);
-    give_back_message(comm, message);
+    comm_message_give_back(comm, message);
 }
 
 static enum status start_request(struct comm *comm, const char *operation, struct comm_message message,
@@ -299,7 +307,7 @@ enum status comm_wait_sized(struct comm *comm, struct comm_request *request, siz
         outcome = COMM_WRONG_SIZE;
     }
     enum status status = report(comm, "comm_wait_sized", message, outcome, now);
-    give_back_message(comm, message);
+    comm_message_give_back(comm, message);
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }
 

@@ -99,6 +99,11 @@ bool comm_is_aborted(const struct comm *comm);
 /* PEER_LOST if the group was aborted. */
 enum status comm_check_usable(const struct comm *comm, const char *operation);
 
+/* A live message with the fields of `wanted` from stream on, not started, and back again. */
+enum status comm_message_take(struct comm *comm, const struct comm_message *wanted,
+                              struct comm_message **out);
+void comm_message_give_back(struct comm *comm, struct comm_message *message);
+
 /* Takes a message and starts it; `message` has its fields from stream to bytes set. */
 enum status comm_message_start(struct comm *comm, const char *operation, const struct comm_message *message,
                                struct comm_message **out);

@@ -340,8 +340,7 @@ static void collect_facts(struct engine_core *core) {
     core->facts.stage_imbalance = 1.0;
 }
 
-/* A path that cannot be written to is known before weights are loaded. */
-static enum status create_trace(struct engine_core *core) {
+enum status engine_core_create_trace(struct engine_core *core) {
     const char *path = core->options.trace_path;
     const struct executor_ranks *ranks = core->ranks;
     struct trace_place place = {0};
@@ -370,7 +369,7 @@ static enum status build(const struct sluice_engine_options *options, const stru
     arena_init(&core->model_arena, MODEL_ARENA_BLOCK_BYTES);
     TRY_GOTO(create_model(core, config));
     if (checkpoint != NULL) {
-        TRY_GOTO(create_trace(core));
+        TRY_GOTO(engine_core_create_trace(core));
         TRY_GOTO(create_device(core));
         if (options->has_prefix_cache && options->prefix_cache_directory != NULL) {
             TRY_GOTO(model_digest_make(config, *checkpoint, core->digest));
@@ -471,7 +470,7 @@ void engine_core_close(struct engine_core **core_pointer) {
     if (core == NULL) {
         return;
     }
-    if (core->trace != NULL && core->layout == NULL) {
+    if (core->trace != NULL && core->ranks == NULL) {
         rank_timeline_write(core->options.trace_path, &core->trace, 1);
     }
     tick_trace_destroy(&core->trace);

@@ -77,6 +77,12 @@ struct memory_plan_input engine_core_wanted_memory(const struct engine_core *cor
 /* Allocates the state and completes the ledger. */
 enum status engine_core_alloc_states(struct engine_core *core, int32_t page_count);
 
+/*
+ * The recorder of this rank's part of a timeline, if one is asked for; `ranks` is set. The first rank of all
+ * begins the file: a path that cannot be written to is known before weights are loaded.
+ */
+enum status engine_core_create_trace(struct engine_core *core);
+
 /* Only what the configuration says: a model without weights, and the options worked out. */
 enum status engine_core_measure(const struct sluice_engine_options *options, struct engine_core **out);
 

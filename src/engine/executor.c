@@ -96,6 +96,15 @@ size_t executor_trace_bytes(const struct executor *executor) {
     return ring + (gathers_traces(executor) ? TRACE_PIECE_EVENTS * sizeof *executor->trace_piece : 0);
 }
 
+/* Of a leader that is to have the events of all ranks. */
+static enum status alloc_trace_piece(struct executor *executor) {
+    if (gathers_traces(executor)) {
+        executor->trace_piece = calloc(TRACE_PIECE_EVENTS, sizeof *executor->trace_piece);
+        CHECK_MEMORY(executor->trace_piece);
+    }
+    return STATUS_OK;
+}
+
 /* What a rank needs among others: records, and where the logits that it sends to the leader lie. */
 static enum status alloc_rank_memory(struct executor *executor) {
     struct executor_ranks *ranks = executor->options.ranks;
@@ -113,10 +122,7 @@ static enum status alloc_rank_memory(struct executor *executor) {
         ranks->step.own_picks = calloc(pairs, sizeof *ranks->step.own_picks);
         CHECK_MEMORY(ranks->step.own_picks);
     }
-    if (gathers_traces(executor)) {
-        executor->trace_piece = calloc(TRACE_PIECE_EVENTS, sizeof *executor->trace_piece);
-        CHECK_MEMORY(executor->trace_piece);
-    }
+    TRY(alloc_trace_piece(executor));
     if (!executor_is_leader(executor) && executor_is_on_last_stage(executor)) {
         size_t logits =
             (size_t)ranks->bounds.logit_row_limit * (size_t)executor->options.model->vocabulary_size;
@@ -163,6 +169,7 @@ enum status executor_create_outside(const struct executor_options *options, stru
     CHECK_MEMORY(executor);
     executor->options = *options;
     enum status status = executor_alloc_records(executor);
+    status = status == STATUS_OK ? alloc_trace_piece(executor) : status;
     if (status != STATUS_OK) {
         executor_destroy(&executor);
         return error_forward(status, ERROR_HERE);

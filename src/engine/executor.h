@@ -45,7 +45,7 @@ enum status executor_create(const struct executor_options *options, struct execu
 
 /*
  * The executor of a leader from outside: it sends records and takes reports, and has nothing that runs. Of
- * the options only the model, which need not be bound, and the ranks count.
+ * the options only the model, which need not be bound, the ranks and the trace count.
  */
 enum status executor_create_outside(const struct executor_options *options, struct executor **out);
 

@@ -63,7 +63,7 @@ struct executor {
     struct rank_meter meter;
     struct rank_report report; /* on its way to the leader */
     struct comm_request report_request;
-    struct trace_event *trace_piece; /* of another rank; with a trace, of the leader of processes */
+    struct trace_event *trace_piece; /* of another rank; with a trace, of a leader of several */
 };
 
 /* A pass over the model: main layers, or the draft layer over the boundary that a pass before left. */

@@ -10,9 +10,10 @@
  * of the same stage elsewhere in each of its layers with experts; a replica without work has steps without
  * rows (spec parallelism 5.6).
  *
- * The leader is the replica's first rank. Where such replicas are processes, the job's first process leads
- * all of them: the first replica as its first rank, the others from outside, in their control groups, without
- * a stage and a device (engine/outside_leader.h).
+ * The leader is the replica's first rank. Where such replicas have several stages it is not: each of them is
+ * led from outside, in its control group, without a stage and a device (engine/outside_leader.h), so that the
+ * next step is planned and agreed on while the first stage computes. Where they are processes the leaders are
+ * in the job's first one, and only the first replica can be led by its first rank.
  */
 #ifndef SLUICE_ENGINE_EXECUTOR_RANKS_H
 #define SLUICE_ENGINE_EXECUTOR_RANKS_H

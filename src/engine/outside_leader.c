@@ -1,12 +1,13 @@
 /* Its core knows what the configuration says, and nothing of a checkpoint. */
 #include "engine/outside_leader.h"
 
-void outside_leader_place(struct outside_leader *leader, const struct executor_ranks *first, int replica) {
+void outside_leader_place(struct outside_leader *leader, const struct executor_ranks *first, int replica,
+                          int number) {
     struct executor_ranks *ranks = &leader->ranks;
     ranks->control_first = 1;
     ranks->replica = replica;
     ranks->replica_count = first->replica_count;
-    ranks->number = first->number;
+    ranks->number = number;
     ranks->stage = -1;
     ranks->stage_count = first->stage_count;
     ranks->step.count = first->step.count;
@@ -19,13 +20,15 @@ enum status outside_leader_open(struct outside_leader *leader, const struct slui
     TRY(engine_core_measure(options, &leader->core));
     struct engine_core *core = leader->core;
     core->ranks = &leader->ranks;
-    const struct executor_options executor = {.model = core->model, .ranks = core->ranks};
+    TRY(engine_core_create_trace(core));
+    const struct executor_options executor = {
+        .model = core->model, .ranks = core->ranks, .trace = core->trace};
     return executor_create_outside(&executor, &core->executor);
 }
 
 size_t outside_leader_bytes(const struct outside_leader *leader) {
     struct round_runner_options runner = engine_core_runner_options(leader->core);
-    return round_runner_bytes(&runner, 0);
+    return round_runner_bytes(&runner, 0) + executor_trace_bytes(leader->core->executor);
 }
 
 void outside_leader_leave(struct outside_leader *leader) {

@@ -1,10 +1,11 @@
 /*
  * A leader that is no rank of its replica.
  *
- * Replicas that share experts may be processes. The process that opens the engine has the requests of all of
- * them, and so a scheduler for each: it leads its own replica as its first rank, and every other one from
- * here. Such a leader plans and takes in what was chosen, as any leader does (engine/round.h), but it has no
- * stage, no weights and no device; plans go to the first rank of all stages.
+ * Such a leader plans and takes in what was chosen, as any leader does (engine/round.h), but it has no stage,
+ * no weights and no device; plans go to the first rank of all stages. Replicas that share experts have one
+ * where they have several stages: so they agree on the next tick while their first stages compute this one
+ * (spec parallelism E-18). And where they are processes: the one that opens the engine has the requests of
+ * all replicas, and leads those that it is no rank of from here.
  */
 #ifndef SLUICE_ENGINE_OUTSIDE_LEADER_H
 #define SLUICE_ENGINE_OUTSIDE_LEADER_H
@@ -17,14 +18,17 @@ struct outside_leader {
     struct engine_core *core;
 };
 
-/* What it has in common with `first`, the first rank of all, is copied from there; groups are the caller's.
+/*
+ * What it has in common with `first`, the first rank of all, is copied from there; groups are the caller's.
+ * `number`: after those of all ranks.
  */
-void outside_leader_place(struct outside_leader *leader, const struct executor_ranks *first, int replica);
+void outside_leader_place(struct outside_leader *leader, const struct executor_ranks *first, int replica,
+                          int number);
 
 /* After outside_leader_place. Owned: outside_leader_close. */
 enum status outside_leader_open(struct outside_leader *leader, const struct sluice_engine_options *options);
 
-/* Host memory of its runner. */
+/* Host memory of its runner, and of its part of a timeline. */
 size_t outside_leader_bytes(const struct outside_leader *leader);
 
 /* Leaves its groups, then frees; nothing happens if it was never opened. */

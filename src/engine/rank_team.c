@@ -47,7 +47,7 @@ struct rank_team {
     double *byte_limits;            /* [stages]: what the hosts of a stage can give, if they are its alone */
     struct rank_member *members;    /* [local_count] */
     struct comm *everyone;          /* all processes of the job, which open the engine together */
-    struct outside_leader *outside; /* [outside_count] of replica 1 and up; in a job's first process */
+    struct outside_leader *outside; /* [outside_count], of the last replicas; in a job's first process */
     int outside_count;
     struct rank_memory *memory; /* [size] */
     bool is_led;                /* the others follow this process's leader */
@@ -92,6 +92,15 @@ static enum status check_options(const struct sluice_engine_options *options) {
     return STATUS_OK;
 }
 
+static bool is_led_from_outside(const struct rank_team *team, int replica) {
+    return rank_team_is_led_from_outside(&team->mesh, team->job != NULL, replica);
+}
+
+/* Of those that this process leads so. */
+static int replica_of_outside(const struct rank_team *team, int index) {
+    return team->mesh.data - team->outside_count + index;
+}
+
 static enum status cut_layers(struct rank_team *team, const struct engine_core *sizes) {
     TRY(layout_check_stages(team->mesh.pipeline, sizes->model->layer_count, false));
     team->first_layers = calloc((size_t)team->mesh.pipeline + 1, sizeof *team->first_layers);
@@ -133,8 +142,9 @@ static enum status make_groups(struct rank_team *team) {
     for (int i = 0; i < team->outside_count; i++) {
         others[i] = &team->outside[i].ranks;
     }
-    const struct job_ends ends = {.everyone = &team->everyone, .ranks = ranks[0], .others = others};
-    return team->job == NULL ? rank_team_make_thread_groups(&team->mesh, ranks)
+    const struct outside_ends outside = {.leaders = others, .count = team->outside_count};
+    const struct job_ends ends = {.everyone = &team->everyone, .ranks = ranks[0], .outside = outside};
+    return team->job == NULL ? rank_team_make_thread_groups(&team->mesh, ranks, &outside)
                              : rank_team_make_job_groups(&team->mesh, team->job, &team->order, &ends);
 }
 
@@ -168,7 +178,7 @@ static enum status place_member(struct rank_team *team, int index, const struct 
     struct executor_ranks *ranks = &member->ranks;
     ranks->number = team->first_rank + index;
     ranks->replica = place.data;
-    ranks->control_first = team->job != NULL && place.data > 0 ? 1 : 0;
+    ranks->control_first = is_led_from_outside(team, place.data);
     ranks->replica_count = team->mesh.data;
     ranks->step.rank = place.tensor;
     ranks->step.count = team->mesh.tensor;
@@ -223,7 +233,8 @@ static enum status open_cores(struct rank_team *team, const struct sluice_engine
         TRY(engine_core_open_rank(&of_rank, &member->layout, &member->ranks, &member->core));
     }
     for (int i = 0; i < team->outside_count; i++) {
-        outside_leader_place(&team->outside[i], &team->members[0].ranks, i + 1);
+        int replica = replica_of_outside(team, i);
+        outside_leader_place(&team->outside[i], &team->members[0].ranks, replica, team->size + replica);
         TRY(outside_leader_open(&team->outside[i], options));
     }
     return STATUS_OK;
@@ -239,11 +250,11 @@ static enum status alloc_states(struct rank_team *team, int32_t page_count) {
     return STATUS_OK;
 }
 
-/* A core's, with what leading other replicas takes beside the first. */
+/* A core's, of the first one with what leading replicas from outside takes. */
 static struct rank_memory memory_of(const struct rank_team *team, int index) {
     struct engine_core *core = team->members[index].core;
     struct rank_memory memory = engine_core_memory(core);
-    for (int i = 0; i < team->outside_count; i++) {
+    for (int i = 0; i < team->outside_count && index == 0; i++) {
         size_t bytes = outside_leader_bytes(&team->outside[i]);
         core->facts.memory.host_bytes += bytes;
         memory.fixed_bytes += bytes;
@@ -268,12 +279,15 @@ static enum status share_memory(struct rank_team *team) {
     memory->page_count *= team->mesh.data;
     memory->token_capacity *= team->mesh.data;
     team->members[0].core->facts.stage_imbalance = team->imbalance;
+    for (int i = 0; i < team->outside_count; i++) {
+        team->outside[i].core->facts = team->members[0].core->facts;
+    }
     return STATUS_OK;
 }
 
-/* In a job the first process leads all replicas. */
 static bool leads(const struct rank_team *team, int index) {
-    return team->job == NULL ? index % team->replica_size == 0 : team->first_rank == 0;
+    int rank = team->first_rank + index;
+    return rank % team->replica_size == 0 && !is_led_from_outside(team, rank / team->replica_size);
 }
 
 /* Of all that follow; a leader's belongs to its engine. */
@@ -288,18 +302,24 @@ static enum status create_runners(struct rank_team *team) {
     return STATUS_OK;
 }
 
-/* What a follower that fails leaves behind: everyone stops waiting for it, and the reason is in the log. */
+/*
+ * What a follower that fails leaves behind: everyone stops waiting for it, and the reason is in the log, but
+ * for a lost peer, of which the requests tell.
+ */
 static void *follow(void *context) {
     struct rank_member *member = context;
-    if (round_follow(member->runner) != STATUS_OK) {
-        log_write(LOG_ERROR, "rank", "rank %d: %s", member->ranks.number, error_last()->message);
+    enum status status = round_follow(member->runner);
+    if (status != STATUS_OK) {
+        log_write(status == STATUS_PEER_LOST ? LOG_INFO : LOG_ERROR, "rank", "rank %d: %s",
+                  member->ranks.number, error_last()->message);
         executor_ranks_abort(&member->ranks, error_last()->message);
     }
     return NULL;
 }
 
+/* A process that leads nobody follows on the thread that it has. */
 static enum status start_followers(struct rank_team *team) {
-    for (int i = 1; i < team->local_count; i++) {
+    for (int i = 0; i < team->local_count && team->first_rank == 0; i++) {
         struct rank_member *member = &team->members[i];
         if (leads(team, i)) {
             continue;
@@ -405,7 +425,9 @@ static enum status create_team(const struct sluice_engine_options *options, stru
     team->job = job;
     team->first_rank = job == NULL ? 0 : job->rank;
     team->local_count = job == NULL ? team->size : 1;
-    team->outside_count = job != NULL && job->rank == 0 ? team->mesh.data - 1 : 0;
+    for (int replica = 0; replica < team->mesh.data && team->first_rank == 0; replica++) {
+        team->outside_count += is_led_from_outside(team, replica);
+    }
     team->members = calloc((size_t)team->local_count, sizeof *team->members);
     team->outside = calloc((size_t)team->mesh.data, sizeof *team->outside);
     team->memory = calloc((size_t)team->size, sizeof *team->memory);
@@ -421,9 +443,14 @@ fail:
     return status;
 }
 
+/* NULL if that replica is led from within. */
+static struct outside_leader *outside_of(const struct rank_team *team, int replica) {
+    return is_led_from_outside(team, replica) ? &team->outside[replica - replica_of_outside(team, 0)] : NULL;
+}
+
 static struct engine_core *leader_of(const struct rank_team *team, int replica) {
-    return replica > 0 && team->job != NULL ? team->outside[replica - 1].core
-                                            : team->members[replica * team->replica_size].core;
+    const struct outside_leader *outside = outside_of(team, replica);
+    return outside != NULL ? outside->core : team->members[replica * team->replica_size].core;
 }
 
 enum status rank_team_open(const struct sluice_engine_options *options, struct engine_core **leaders) {
@@ -464,25 +491,30 @@ enum status rank_team_follow(const struct sluice_engine_options *options, const 
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }
 
-/* `has_waiting`: some may wait that were never led. */
-static void end_followers_of(const struct rank_team *team, struct engine_core *leader,
-                             const struct executor_ranks *ranks, bool has_waiting) {
-    bool has_ended = team->is_led && round_end_followers(leader->executor) == STATUS_OK;
-    if ((team->is_led || has_waiting) && !has_ended) {
+/* Threads that follow may wait though they were never led. */
+static bool has_threads(const struct rank_team *team, int replica) {
+    bool has = false;
+    for (int i = 0; i < team->local_count; i++) {
+        has |= (team->first_rank + i) / team->replica_size == replica && team->members[i].has_thread;
+    }
+    return has;
+}
+
+static void end_followers_of(const struct rank_team *team, int replica) {
+    const struct outside_leader *outside = outside_of(team, replica);
+    const struct executor_ranks *ranks =
+        outside != NULL ? &outside->ranks : &team->members[replica * team->replica_size].ranks;
+    bool has_ended = team->is_led && round_end_followers(leader_of(team, replica)->executor) == STATUS_OK;
+    if ((team->is_led || has_threads(team, replica)) && !has_ended) {
         executor_ranks_abort(ranks, "the engine is closing");
     }
 }
 
 static void end_followers(struct rank_team *team) {
-    for (int i = 0; i < team->local_count; i += team->replica_size) {
-        const struct rank_member *leader = &team->members[i];
-        bool has_threads = team->local_count > i + 1 && leader[1].has_thread;
-        end_followers_of(team, leader->core, &leader->ranks, has_threads);
+    for (int replica = 0; replica < team->mesh.data && team->first_rank == 0; replica++) {
+        end_followers_of(team, replica);
     }
-    for (int i = 0; i < team->outside_count; i++) {
-        end_followers_of(team, team->outside[i].core, &team->outside[i].ranks, false);
-    }
-    for (int i = 1; i < team->local_count; i++) {
+    for (int i = 0; i < team->local_count; i++) {
         if (team->members[i].has_thread) {
             pthread_join(team->members[i].thread, NULL);
         }
@@ -491,7 +523,7 @@ static void end_followers(struct rank_team *team) {
 
 /* Threads have ended, processes are still there to ask. */
 static void write_trace(const struct rank_team *team, bool has_ended) {
-    struct tick_trace *traces[TEAM_RANKS_MAX] = {NULL};
+    struct tick_trace *traces[2 * TEAM_RANKS_MAX] = {NULL};
     const struct engine_core *leader = team->members[0].core;
     if (leader == NULL || leader->trace == NULL || !team->is_led || has_ended != (team->job == NULL)) {
         return;
@@ -507,7 +539,10 @@ static void write_trace(const struct rank_team *team, bool has_ended) {
     for (int i = 0; i < team->local_count; i++) {
         traces[i] = team->members[i].core == NULL ? NULL : team->members[i].core->trace;
     }
-    rank_timeline_write(leader->options.trace_path, traces, team->local_count);
+    for (int i = 0; i < team->outside_count; i++) {
+        traces[team->local_count + i] = team->outside[i].core->trace;
+    }
+    rank_timeline_write(leader->options.trace_path, traces, team->local_count + team->outside_count);
 }
 
 static void leave_groups(struct executor_ranks *ranks) {

@@ -5,6 +5,9 @@
 #include "engine/trace_file.h"
 
 static void add_own(struct trace_file *file, const struct tick_trace *trace) {
+    if (trace == NULL) {
+        return;
+    }
     struct trace_track track = tick_trace_track(trace);
     trace_file_add_track(file, &track);
     for (int64_t i = 0; i < track.count; i += trace_track_piece(&track, i)) {
@@ -23,9 +26,7 @@ void rank_timeline_write(const char *path, struct tick_trace *const *traces, int
     enum status status = trace_file_open(path, &file);
     if (status == STATUS_OK) {
         for (int i = 0; i < count; i++) {
-            if (traces[i] != NULL) {
-                add_own(file, traces[i]);
-            }
+            add_own(file, traces[i]);
         }
         status = trace_file_close(&file);
     }
@@ -69,8 +70,8 @@ void rank_timeline_gather(const char *path, struct executor *const *leaders, int
     struct trace_file *file;
     enum status status = trace_file_open(path, &file);
     if (status == STATUS_OK) {
-        add_own(file, leaders[0]->options.trace);
         for (int i = 0; i < count; i++) {
+            add_own(file, leaders[i]->options.trace);
             /* Where a rank was lost, what the others say is still worth having. */
             warn_unless_ok(add_others(leaders[i], leaders[0]->trace_piece, file));
         }

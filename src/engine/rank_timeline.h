@@ -8,8 +8,7 @@
 void rank_timeline_write(const char *path, struct tick_trace *const *traces, int count);
 
 /*
- * The first leader's, and those of all other ranks, which are processes and wait for records. leaders:
- * [count], of each replica, the first with a stage.
+ * The leaders', and those of all other ranks, which wait for records. leaders: [count], of each replica.
  */
 void rank_timeline_gather(const char *path, struct executor *const *leaders, int count);
 

@@ -36,8 +36,8 @@ struct tick_trace;
 /* Whose events: each replica is a process of the timeline, its ranks are threads of it. */
 struct trace_place {
     int replica;
-    int rank; /* of all replicas' */
-    int stage;
+    int rank;  /* of all replicas'; after them those that lead from outside */
+    int stage; /* -1: leads from outside */
 };
 
 /* Keeps the last `capacity` events of a rank. */

@@ -113,9 +113,13 @@ void trace_file_add_track(struct trace_file *trace, const struct trace_track *tr
                 trace->process + trace->process_count, trace->process_count, trace->process, (int)getpid());
     }
     fprintf(trace->file,
-            ",\n{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": %d, \"tid\": %d, "
-            "\"args\": {\"name\": \"rank %d, stage %d\"}}",
-            process_of(trace, track), place->rank, place->rank, place->stage);
+            ",\n{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": %d, \"tid\": %d, \"args\": {\"name\": ",
+            process_of(trace, track), place->rank);
+    if (place->stage < 0) {
+        fprintf(trace->file, "\"leader\"}}");
+    } else {
+        fprintf(trace->file, "\"rank %d, stage %d\"}}", place->rank, place->stage);
+    }
 }
 
 void trace_file_add_events(struct trace_file *trace, const struct trace_track *track,

@@ -67,6 +67,9 @@ static const struct case_shape linear_shapes[] = {
     {.width = 1568, .inner = 40, FP4, .leaves = 7},
     {.width = 1100, .inner = 37, FP8, .is_variant = true},
     {.width = 2144, .inner = 21, FP4, .leaves = 2},
+    {.width = 2300, .inner = 35, FP8},
+    {.width = 4160, .inner = 18, FP4, .leaves = 1},
+    {.width = 2210, .inner = 20, PLAIN_BF16, .is_variant = true},
 };
 
 /* bench-m. */

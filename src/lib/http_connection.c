@@ -134,6 +134,7 @@ static enum MHD_Result take_head(struct http_exchange *exchange, const char *met
     struct http_server *server = exchange->server;
     struct http_connection *entry = &server->connections[exchange->connection_index];
     exchange->has_head = true;
+    exchange->knows_interim_replies = strcmp(version, MHD_HTTP_VERSION_1_1) == 0;
     enter_phase(server, entry, HTTP_PHASE_BODY, server->options.body_seconds);
     struct http_verdict verdict = http_request_read_head(exchange, method, version);
     if (verdict.status != 0) {

@@ -64,9 +64,32 @@ static void tell_of_leaving(struct http_exchange *exchange) {
     if (!exchange->is_ended && !exchange->has_left) {
         exchange->has_left = true;
         if (exchange->left != NULL) {
-            exchange->left(exchange->left_context);
+            exchange->left(exchange->left_context, true);
         }
     }
+}
+
+/* Sends what a client that waits passes over, and a host whose client is gone answers by a reset. */
+static void send_interim_reply(int socket) {
+    static const char interim[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    ssize_t sent = send(socket, interim, sizeof interim - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    (void)sent; /* one that cannot be sent has told as much by what comes of it */
+}
+
+void http_exchange_half_close(struct http_exchange *exchange, int socket) {
+    pthread_mutex_lock(&exchange->mutex);
+    exchange->is_half_closed = true;
+    if (exchange->is_started) {
+        if (!exchange->is_ended && exchange->left != NULL) {
+            exchange->left(exchange->left_context, false);
+        }
+    } else if (exchange->server->has_tls || !exchange->knows_interim_replies) {
+        tell_of_leaving(exchange);
+    } else if (exchange->is_suspended) {
+        /* The library sends nothing meanwhile: it is resumed under this lock. */
+        send_interim_reply(socket);
+    }
+    pthread_mutex_unlock(&exchange->mutex);
 }
 
 void http_exchange_mark_left(struct http_exchange *exchange) {
@@ -216,12 +239,13 @@ void http_exchange_end(struct http_exchange *exchange) {
     http_exchange_drop(exchange);
 }
 
-void http_exchange_on_leave(struct http_exchange *exchange, void (*left)(void *context), void *context) {
+void http_exchange_on_leave(struct http_exchange *exchange, void (*left)(void *context, bool is_certain),
+                            void *context) {
     pthread_mutex_lock(&exchange->mutex);
     exchange->left = left;
     exchange->left_context = context;
-    if (exchange->has_left && left != NULL) {
-        left(context);
+    if (left != NULL && (exchange->has_left || (exchange->is_half_closed && exchange->is_started))) {
+        left(context, exchange->has_left);
     }
     pthread_mutex_unlock(&exchange->mutex);
 }

@@ -4,8 +4,11 @@
  *
  * Refused before a handler sees them: ambiguous framing and bad header names (400), bodies and headers over
  * their limits (413, 431), connections over theirs (503), heads and bodies that do not come in time (408). A
- * client that leaves is noticed at once, also while nothing is sent; one that closes its half of the
- * connection counts as one that left.
+ * client that leaves is noticed at once, also while nothing is sent. One that only closes its half of the
+ * connection gets its reply: where a connection ends like that, what is sent next tells the two apart, and
+ * before a reply begins that is an interim one ("100 Continue"), which clients pass over. Over TLS, and for
+ * clients of HTTP/1.0, which know no interim replies, a half-closed connection counts as left until the reply
+ * has begun.
  */
 #ifndef SLUICE_LIB_HTTP_SERVER_H
 #define SLUICE_LIB_HTTP_SERVER_H
@@ -94,6 +97,7 @@ void http_exchange_reply(struct http_exchange *exchange, int status, const char 
 void http_exchange_start(struct http_exchange *exchange, int status, const char *content_type);
 bool http_exchange_write(struct http_exchange *exchange, const char *bytes, size_t length);
 void http_exchange_end(struct http_exchange *exchange);
-void http_exchange_on_leave(struct http_exchange *exchange, void (*left)(void *context), void *context);
+void http_exchange_on_leave(struct http_exchange *exchange, void (*left)(void *context, bool is_certain),
+                            void *context);
 
 #endif

@@ -54,6 +54,7 @@ struct http_exchange {
     bool has_head;
     bool is_handed; /* to the handlers */
     bool is_too_large;
+    bool knows_interim_replies; /* HTTP/1.1 */
     char method[32];
     const char *raw_target; /* in the library's buffer; until the head is judged */
     size_t raw_target_length;
@@ -70,16 +71,17 @@ struct http_exchange {
     bool is_suspended; /* the library waits for a word from us */
     bool is_started;   /* the head of the reply is known */
     bool is_ended;
-    bool is_whole; /* the length is known with the head */
-    bool has_left; /* the client */
-    bool is_cut;   /* nothing more is sent */
+    bool is_whole;       /* the length is known with the head */
+    bool has_left;       /* the client */
+    bool is_half_closed; /* the client sends nothing any more: it may have left */
+    bool is_cut;         /* nothing more is sent */
     int status;
     struct string_buffer head_fields; /* added headers: names and values, each ended by a NUL */
     struct string_buffer out;         /* what waits for the client, from out_taken on */
     size_t out_taken;
     size_t out_total;  /* all bytes of the body so far */
     double last_taken; /* when the library last took bytes */
-    void (*left)(void *context);
+    void (*left)(void *context, bool is_certain);
     void *left_context;
 };
 
@@ -148,6 +150,11 @@ void http_exchange_drop(struct http_exchange *exchange);
 void http_exchange_suspend(struct http_exchange *exchange);
 /* The client has gone: says so to whom it concerns. */
 void http_exchange_mark_left(struct http_exchange *exchange);
+/*
+ * The client has closed its half of the connection, or all of it: finds out which. The server's mutex is
+ * held, so that `socket` is the exchange's.
+ */
+void http_exchange_half_close(struct http_exchange *exchange, int socket);
 /* The library is done with the request. */
 void http_exchange_detach(struct http_exchange *exchange);
 /* Nothing more will be sent; wakes a suspended connection. The socket is the caller's to shut down. */

@@ -1,4 +1,9 @@
-/* A thread that sees clients leave and keeps the deadlines that the library does not know. */
+/*
+ * A thread that sees clients leave and keeps the deadlines that the library does not know.
+ *
+ * A client that closes its socket and one that closes its half of it send the same. Only to what is sent then
+ * do they answer differently: the host of the first by a reset, which ends the connection in both directions.
+ */
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -27,7 +32,13 @@ void http_watcher_forget(struct http_server *server, size_t connection_index) {
     epoll_ctl(server->watch_set, EPOLL_CTL_DEL, server->connections[connection_index].socket, NULL);
 }
 
-static void report_leaving(struct http_server *server, uint64_t tag) {
+/* With the server's mutex held. */
+static void watch_for_reset(struct http_server *server, size_t connection_index) {
+    struct epoll_event event = {.events = EPOLLONESHOT, .data.u64 = tag_of(server, connection_index)};
+    epoll_ctl(server->watch_set, EPOLL_CTL_MOD, server->connections[connection_index].socket, &event);
+}
+
+static void report_leaving(struct http_server *server, uint64_t tag, bool is_certain) {
     size_t index = (uint32_t)tag;
     struct http_exchange *exchange = NULL;
     pthread_mutex_lock(&server->mutex);
@@ -35,10 +46,16 @@ static void report_leaving(struct http_server *server, uint64_t tag) {
     if (connection->is_used && tag_of(server, index) == tag && connection->exchange != NULL) {
         exchange = connection->exchange;
         http_exchange_hold(exchange);
+        if (!is_certain) {
+            watch_for_reset(server, index);
+            http_exchange_half_close(exchange, connection->socket);
+        }
     }
     pthread_mutex_unlock(&server->mutex);
     if (exchange != NULL) {
-        http_exchange_mark_left(exchange);
+        if (is_certain) {
+            http_exchange_mark_left(exchange);
+        }
         http_exchange_drop(exchange);
     }
 }
@@ -131,7 +148,7 @@ static void *watch(void *context) {
                 ssize_t taken = read(server->wake_event, &wakes, sizeof wakes);
                 (void)taken; /* empties the counter */
             } else {
-                report_leaving(server, events[i].data.u64);
+                report_leaving(server, events[i].data.u64, (events[i].events & (EPOLLHUP | EPOLLERR)) != 0);
             }
         }
         if (clock_seconds() >= next_look) {

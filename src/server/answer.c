@@ -142,9 +142,9 @@ static enum status add_items(struct answer *answer) {
     return STATUS_OK;
 }
 
-static void on_leave(void *context) {
+static void on_leave(void *context, bool is_certain) {
     struct answer *answer = context;
-    atomic_store(&answer->has_left, true);
+    atomic_store(is_certain ? &answer->has_left : &answer->may_have_left, true);
     task_wake(&answer->task);
 }
 
@@ -158,7 +158,11 @@ void answer_cancel(struct answer *answer) {
     task_wake(&answer->task);
 }
 
-static void enlist(struct answer *answer) {
+/*
+ * Puts the answer on the list and lets its task run, which may be over and have freed the answer before this
+ * returns: the lock keeps the end away until the answer was last touched here.
+ */
+static void set_going(struct answer *answer) {
     struct api *api = answer->api;
     pthread_mutex_lock(&api->mutex);
     answer->next = api->answers;
@@ -166,6 +170,7 @@ static void enlist(struct answer *answer) {
         answer->next->previous = answer;
     }
     api->answers = answer;
+    task_wake(&answer->task);
     pthread_mutex_unlock(&api->mutex);
 }
 
@@ -232,9 +237,7 @@ void answer_launch(struct answer *answer, enum status status) {
     api_count_unknown_fields(answer->api, &answer->reader);
     answer->is_launched = true;
     task_init(&answer->task, answer->api->queue, answer_run);
-    enlist(answer);
-    reply->kind->on_leave(reply, on_leave, answer);
-    task_wake(&answer->task);
+    set_going(answer);
 }
 
 static struct service_rules rules_of(const struct answer_settings *settings, struct service_text *stops) {
@@ -380,8 +383,8 @@ static enum status advance(struct answer *answer) {
 static void send_stream(struct answer *answer) {
     double now = clock_seconds();
     double silence_limit = answer->api->options.keep_alive_seconds;
-    bool is_silent = answer->out.length == 0;
-    if (is_silent && silence_limit > 0.0 && now - answer->moment_written >= silence_limit) {
+    bool is_due = silence_limit > 0.0 && now - answer->moment_written >= silence_limit;
+    if (answer->out.length == 0 && (is_due || atomic_exchange(&answer->may_have_left, false))) {
         answer->format->keep_alive(answer);
     }
     if (answer->out.length > 0) {
@@ -479,8 +482,17 @@ static enum status advance_or_end(struct answer *answer) {
     return atomic_load(&answer->is_cancelled) && answer->is_submitted ? cut_short(answer) : advance(answer);
 }
 
+/* In the task, which others may wake from then on; they do so until the reply is ended. */
+static void listen_for_leaving(struct answer *answer) {
+    if (!answer->is_listening && answer->reply != NULL) {
+        answer->is_listening = true;
+        answer->reply->kind->on_leave(answer->reply, on_leave, answer);
+    }
+}
+
 static bool answer_run(struct task *task) {
     struct answer *answer = (struct answer *)task;
+    listen_for_leaving(answer);
     if (atomic_load(&answer->has_left)) {
         return finish_run(answer);
     }

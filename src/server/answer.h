@@ -89,10 +89,11 @@ struct answer {
     struct string_buffer out; /* written to the reply at the end of each run */
     struct string_buffer scratch;
     double moment_written;
-    bool is_launched, is_submitted, is_failed;
-    atomic_bool has_left;     /* the client */
-    atomic_bool is_cancelled; /* by another request */
-    atomic_bool is_closing;   /* the api */
+    bool is_launched, is_listening, is_submitted, is_failed;
+    atomic_bool has_left;      /* the client */
+    atomic_bool may_have_left; /* the stream is to write something, which tells */
+    atomic_bool is_cancelled;  /* by another request */
+    atomic_bool is_closing;    /* the api */
 };
 
 /*

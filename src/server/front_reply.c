@@ -16,7 +16,7 @@ struct front_reply {
     double started_at;
     int status;
     atomic_bool has_left;
-    void (*left)(void *context);
+    void (*left)(void *context, bool is_certain);
     void *left_context;
     char request_id[REQUEST_ID_BYTES];
 };
@@ -73,13 +73,15 @@ static void add_header(struct reply *reply, struct reply_header header) {
     http_exchange_add_header(own(reply)->exchange, header.name, header.value);
 }
 
-static void remember_leaving(void *context) {
+static void remember_leaving(void *context, bool is_certain) {
     struct front_reply *self = context;
-    atomic_store(&self->has_left, true);
-    self->left(self->left_context);
+    if (is_certain) {
+        atomic_store(&self->has_left, true);
+    }
+    self->left(self->left_context, is_certain);
 }
 
-static void on_leave(struct reply *reply, void (*left)(void *context), void *context) {
+static void on_leave(struct reply *reply, void (*left)(void *context, bool is_certain), void *context) {
     struct front_reply *self = own(reply);
     self->left = left;
     self->left_context = context;

@@ -28,10 +28,12 @@ struct reply_kind {
     /* Adds a header to the head that is still to be sent. Copies. */
     void (*header)(struct reply *reply, struct reply_header header);
     /*
-     * Says whom to tell when the client leaves before the end: once, on any thread, and not after whole or
-     * end were called. The function must only pass the word on.
+     * Says whom to tell when the client leaves before the end: on any thread, also at once, and not after
+     * whole or end were called. The function must only pass the word on. Unless it `is_certain`, a client
+     * that gets a stream has closed its half of the connection or left altogether: what is written next
+     * tells, and if it has left the function is called again.
      */
-    void (*on_leave)(struct reply *reply, void (*left)(void *context), void *context);
+    void (*on_leave)(struct reply *reply, void (*left)(void *context, bool is_certain), void *context);
 };
 
 struct reply {

@@ -1,9 +1,10 @@
 /*
  * Replicas that share experts stay in step (spec parallelism 5.6, T-16, F-2): with ranks that are slow at
  * random, requests that come, end and are given up at random, drafts of other lengths on each replica, and
- * one that has nothing to do, nothing stalls and no token changes. When nobody has work all sleep. What one
- * replica cannot go on from ends the requests of all, soon; a draft layer without numbers ends those of its
- * replica alone.
+ * one that has nothing to do, nothing stalls and no token changes. With several stages the next tick is
+ * agreed on while the first stage computes this one (E-18). When nobody has work all sleep. What one replica
+ * cannot go on from ends the requests of all, soon; a draft layer without numbers ends those of its replica
+ * alone.
  *
  * The linker puts this file's functions in front of others (CMakeLists.txt). An argument is a number of
  * ticks.
@@ -24,23 +25,19 @@
 #include "engine/lockstep.h"
 #include "sluice/request.h"
 #include "support/model_fixture.h"
+#include "support/random_requests.h"
 #include "weights/fixture.h"
 
 enum {
     REPLICAS = 2,
     DRAFTS = 3,
-    PROMPTS = 5,
-    CONTEXT = 128,
-    PROMPT_MAX = 100,
-    LIVE_MAX = 6,
-    WAIT_SECONDS = 60,
     DELAY_MICROSECONDS = 150,
     DELAY_EVERY = 16, /* exchanges */
     SLEEP_MICROSECONDS = 200000,
-    LONG_PROMPT = 300
+    LONG_PROMPT = 300,
+    FREE_TICKS = 30, /* until all requests are in and shared out over groups */
+    HELD_TICKS = 40
 };
-
-static const int prompt_lengths[PROMPTS] = {1, 6, 33, 64, PROMPT_MAX};
 
 static int ticks_wanted = TESTS_ARE_SHORT ? 300 : 3000;
 
@@ -54,6 +51,9 @@ static struct {
     atomic_int idle_replicas; /* ticks in which a replica had no rows */
     atomic_int victim;        /* replica whose next pass fails on its stage `victim_stage`; -1: none */
     atomic_int victim_stage;  /* -1: not a pass, but what comes before a tick */
+    atomic_int begun;         /* ticks, by the first stage of the first replica */
+    atomic_int first_held;    /* tick that waits there until the next one is agreed on; 0: none does */
+    atomic_int overlapped;    /* those that did not wait in vain */
     atomic_int bad_draft_in;  /* draft passes until one gives no numbers, which is the last; 0: none does */
 } watch = {.random = 88172645463325252u, .victim = -1};
 
@@ -107,9 +107,23 @@ enum status __wrap_lockstep_agree(struct comm *leaders, uint64_t number, const s
     return status;
 }
 
+/* A tick does not go on before the next one is agreed on, or it never will be. */
+static void hold(int tick) {
+    for (int i = 0; i < RANDOM_WAIT_SECONDS * 100 / 4 && watch.ticks <= tick; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+    watch.overlapped += watch.ticks > tick;
+}
+
 enum status __wrap_executor_share_experts(struct executor *executor, int64_t rows, int64_t limit,
                                           const struct row_deal *deal) {
     const struct executor_ranks *ranks = executor->options.ranks;
+    if (ranks != NULL && !executor->queue.is_dry && ranks->replica == 0 && ranks->stage == 0) {
+        int tick = ++watch.begun;
+        if (watch.first_held > 0 && tick >= watch.first_held && tick < watch.first_held + HELD_TICKS) {
+            hold(tick);
+        }
+    }
     if (ranks != NULL && !executor->queue.is_dry && ranks->replica == watch.victim &&
         ranks->stage == watch.victim_stage) {
         watch.victim = -1;
@@ -137,8 +151,6 @@ static const struct config_change short_model[] = {
     {"num_hidden_layers", "2"}, {"compress_ratios", "[0, 4, 0]"}, {"num_hash_layers", "1"}};
 
 static char directory[FIXTURE_PATH_BYTES];
-static int32_t prompts[PROMPTS][PROMPT_MAX];
-static int32_t alone[PROMPTS][CONTEXT];
 
 /* The more run on a replica, the fewer drafts each has: so replicas want other numbers of passes. */
 static const struct sluice_draft_schedule_row schedule[] = {{1, DRAFTS}, {2, 1}, {3, 0}};
@@ -147,7 +159,7 @@ static struct sluice_engine_options engine_options(int replicas, int pipeline, i
     struct sluice_engine_options options = sluice_engine_options_default();
     options.model_directory = directory;
     options.thread_count = 1;
-    options.context_tokens = CONTEXT;
+    options.context_tokens = RANDOM_CONTEXT;
     options.sequence_limit = 3;
     options.step_token_limit = 11;
     options.parallel.data = replicas;
@@ -184,45 +196,12 @@ static struct sluice_engine *open_long_engine(void) {
     return engine;
 }
 
-/* As long as the context allows. */
-static int answer_limit(int prompt) {
-    return CONTEXT - prompt_lengths[prompt];
-}
-
-static struct sluice_request *submit(struct sluice_engine *engine, int prompt, int limit) {
-    struct sluice_request_options options = sluice_request_options_default();
-    struct sluice_request *request;
-    options.prompt = prompts[prompt];
-    options.prompt_count = (size_t)prompt_lengths[prompt];
-    options.token_limit = (size_t)limit;
-    options.sampling.temperature = 0.0;
-    EXPECT_OK(sluice_engine_submit(engine, &options, &request));
-    return request;
-}
-
-static struct sluice_request_state wait_for(struct sluice_request *request) {
-    struct sluice_request_state end = sluice_request_wait(request, SIZE_MAX, SIZE_MAX, WAIT_SECONDS);
-    if (end.phase != SLUICE_REQUEST_FINISHED) {
-        fail_msg("after %d ticks nothing came for %d s", atomic_load(&watch.ticks), WAIT_SECONDS);
-    }
-    return end;
-}
-
 static int set_up(void **state) {
     (void)state;
     fixture_make(directory);
     model_synthesise(directory, TINY_CONFIG, short_model, sizeof short_model / sizeof short_model[0]);
     struct sluice_engine *engine = open_engine(1, 1, 1, false);
-    for (int i = 0; i < PROMPTS; i++) {
-        model_random_tokens(7 + (uint64_t)i, 512, prompts[i], prompt_lengths[i]);
-        struct sluice_request *request = submit(engine, i, answer_limit(i));
-        size_t count = wait_for(request).token_count;
-        assert_int_equal(count, answer_limit(i));
-        for (size_t t = 0; t < count; t++) {
-            alone[i][t] = sluice_request_token(request, t);
-        }
-        sluice_request_release(&request);
-    }
+    random_requests_learn(engine);
     sluice_engine_close(&engine);
     return 0;
 }
@@ -231,65 +210,6 @@ static int tear_down(void **state) {
     (void)state;
     fixture_remove(directory);
     return 0;
-}
-
-struct live_request {
-    struct sluice_request *request;
-    int prompt;
-    int limit;
-    bool is_cancelled;
-};
-
-/* All that came is what one rank gives; all of it unless the request was given up. */
-static void end_request(struct live_request *live) {
-    struct sluice_request_state end = wait_for(live->request);
-    if (!live->is_cancelled) {
-        assert_int_equal(end.token_count, live->limit);
-    }
-    for (size_t t = 0; t < end.token_count; t++) {
-        assert_int_equal(sluice_request_token(live->request, t), alone[live->prompt][t]);
-    }
-    sluice_request_release(&live->request);
-}
-
-/* The number of requests that are to run now: mostly one, so that the other replica has nothing to do. */
-static int wanted_count(uint64_t random) {
-    static const int counts[] = {1, 1, 0, LIVE_MAX, 1, 2, LIVE_MAX - 1, 1};
-    return counts[random / 37 % (sizeof counts / sizeof counts[0])];
-}
-
-static struct live_request start_request(struct sluice_engine *engine, uint64_t random) {
-    struct live_request live = {.prompt = (int)(random % PROMPTS)};
-    int most = answer_limit(live.prompt);
-    live.limit = random / 8 % 4 == 0 ? most : 1 + (int)(random / 64 % 24);
-    live.request = submit(engine, live.prompt, live.limit);
-    return live;
-}
-
-static void run_at_random(struct sluice_engine *engine, int ticks) {
-    struct live_request live[LIVE_MAX];
-    uint64_t random = 362436069;
-    int count = 0;
-    int end = watch.ticks + ticks;
-    while (watch.ticks < end || count > 0) {
-        random = model_next_random(&random);
-        int wanted = watch.ticks < end ? wanted_count(random) : 0;
-        for (; count < wanted; count++) {
-            random = model_next_random(&random);
-            live[count] = start_request(engine, random);
-        }
-        if (count > 0 && random % 5 == 0) {
-            sluice_request_cancel(live[random / 5 % (uint64_t)count].request);
-            live[random / 5 % (uint64_t)count].is_cancelled = true;
-        }
-        for (; count > wanted; count--) {
-            end_request(&live[count - 1]);
-        }
-        if (count > 0) {
-            end_request(&live[0]);
-            live[0] = live[--count];
-        }
-    }
 }
 
 static void replicas_stay_in_step(void **state) {
@@ -306,7 +226,7 @@ static void replicas_stay_in_step(void **state) {
         watch.unlike_drafts = 0;
         watch.idle_replicas = 0;
         watch.is_slow = true;
-        run_at_random(engine, ticks_wanted / count);
+        random_requests_run(engine, &watch.ticks, ticks_wanted / count);
         sluice_engine_close(&engine);
         watch.is_slow = false;
         assert_true(watch.idle_replicas > ticks_wanted / count / 10);
@@ -317,8 +237,32 @@ static void replicas_stay_in_step(void **state) {
 /* Each with one request, the first prompt: a replica has the same load as the other. */
 static void run_one_each(struct sluice_engine *engine, struct live_request *live) {
     for (int i = 0; i < REPLICAS; i++) {
-        live[i] = (struct live_request){.prompt = 2, .limit = answer_limit(2)};
-        live[i].request = submit(engine, 2, live[i].limit);
+        live[i] = (struct live_request){.prompt = 2, .limit = random_requests_limit(2)};
+        live[i].request = random_requests_submit(engine, 2, live[i].limit);
+    }
+}
+
+/* E-18: with groups that take turns there is always a next tick to agree on, and agreeing waits for no stage.
+ */
+static void agreeing_overlaps_computing(void **state) {
+    (void)state;
+    for (int has_drafts = 0; has_drafts < 2; has_drafts++) {
+        struct live_request live[RANDOM_LIVE_MAX];
+        watch.ticks = 0;
+        watch.begun = 0;
+        watch.overlapped = 0;
+        struct sluice_engine *engine = open_engine(REPLICAS, 2, 1, has_drafts != 0);
+        for (int i = 0; i < RANDOM_LIVE_MAX; i++) {
+            live[i] = (struct live_request){.prompt = i % 2, .limit = random_requests_limit(i % 2)};
+            live[i].request = random_requests_submit(engine, live[i].prompt, live[i].limit);
+        }
+        watch.first_held = watch.ticks + FREE_TICKS;
+        for (int i = 0; i < RANDOM_LIVE_MAX; i++) {
+            random_requests_end(&live[i]);
+        }
+        sluice_engine_close(&engine);
+        watch.first_held = 0;
+        assert_int_equal(watch.overlapped, HELD_TICKS);
     }
 }
 
@@ -327,8 +271,8 @@ static void all_sleep_without_work(void **state) {
     (void)state;
     struct sluice_engine *engine = open_engine(REPLICAS, 2, 1, true);
     for (int i = 0; i < 3; i++) {
-        struct live_request live = start_request(engine, 64u * 9 + 8 + (uint64_t)i);
-        end_request(&live);
+        struct live_request live = random_requests_start(engine, 64u * 9 + 8 + (uint64_t)i);
+        random_requests_end(&live);
         nanosleep(&(struct timespec){.tv_nsec = SLEEP_MICROSECONDS * 1000 / 4}, NULL);
         int exchanges = watch.exchanges;
         clock_t used = clock();
@@ -352,8 +296,8 @@ static void costs_are_measured_together(void **state) {
         watch.is_slow = false;
         /* Steps of 1, 2, 4 and 8 rows: 11 are the most that one may have. */
         assert_int_equal(watch.known_costs, REPLICAS * 4);
-        struct live_request live = start_request(engine, 8);
-        end_request(&live);
+        struct live_request live = random_requests_start(engine, 8);
+        random_requests_end(&live);
         sluice_engine_close(&engine);
     }
 }
@@ -374,7 +318,7 @@ static void a_known_beginning_finds_its_replica(void **state) {
             EXPECT_OK(sluice_engine_submit(engine, &options, &requests[i]));
         }
         for (int i = 0; i < 2; i++) {
-            assert_int_equal(wait_for(requests[i]).cached_prompt_tokens, round == 0 ? 0 : 256);
+            assert_int_equal(random_requests_wait(requests[i]).cached_prompt_tokens, round == 0 ? 0 : 256);
             sluice_request_release(&requests[i]);
         }
     }
@@ -395,15 +339,15 @@ static void a_lost_rank_ends_all(void **state) {
         run_one_each(engine, live);
         if (is_idle) {
             sluice_request_cancel(live[i % 2].request);
-            wait_for(live[i % 2].request);
+            random_requests_wait(live[i % 2].request);
         } else {
-            sluice_request_wait(live[0].request, 3, SIZE_MAX, WAIT_SECONDS);
+            sluice_request_wait(live[0].request, 3, SIZE_MAX, RANDOM_WAIT_SECONDS);
         }
         assert_false(sluice_engine_is_lost(engine));
         watch.victim_stage = i / 4 - 1;
         watch.victim = i % 2;
         for (int r = 0; r < REPLICAS; r++) {
-            struct sluice_request_state end = wait_for(live[r].request);
+            struct sluice_request_state end = random_requests_wait(live[r].request);
             if (!is_idle || r != i % 2) {
                 assert_int_equal(end.finish_reason, SLUICE_FINISH_ERROR);
                 assert_true(end.message[0] != '\0');
@@ -411,8 +355,8 @@ static void a_lost_rank_ends_all(void **state) {
             }
             sluice_request_release(&live[r].request);
         }
-        struct sluice_request *late = submit(engine, 0, 4);
-        struct sluice_request_state end = wait_for(late);
+        struct sluice_request *late = random_requests_submit(engine, 0, 4);
+        struct sluice_request_state end = random_requests_wait(late);
         assert_int_equal(end.finish_reason, SLUICE_FINISH_ERROR);
         sluice_request_release(&late);
         sluice_engine_close(&engine);
@@ -425,14 +369,14 @@ static void a_lost_stage_ends_all(void **state) {
     for (int stage = 0; stage < 2; stage++) {
         struct sluice_engine *engine = open_engine(1, 2, 1, true);
         for (int i = 0; i < 2; i++) {
-            struct sluice_request *request = submit(engine, 2, answer_limit(2));
+            struct sluice_request *request = random_requests_submit(engine, 2, random_requests_limit(2));
             if (i == 0) {
-                sluice_request_wait(request, 3, SIZE_MAX, WAIT_SECONDS);
+                sluice_request_wait(request, 3, SIZE_MAX, RANDOM_WAIT_SECONDS);
                 assert_false(sluice_engine_is_lost(engine));
                 watch.victim_stage = stage;
                 watch.victim = 0;
             }
-            assert_int_equal(wait_for(request).finish_reason, SLUICE_FINISH_ERROR);
+            assert_int_equal(random_requests_wait(request).finish_reason, SLUICE_FINISH_ERROR);
             assert_true(sluice_engine_is_lost(engine));
             sluice_request_release(&request);
         }
@@ -445,13 +389,13 @@ static void run_with_a_bad_draft(struct sluice_engine *engine, int bad_draft_in)
     struct live_request live[REPLICAS];
     int failed = 0;
     run_one_each(engine, live);
-    sluice_request_wait(live[0].request, 3, SIZE_MAX, WAIT_SECONDS);
+    sluice_request_wait(live[0].request, 3, SIZE_MAX, RANDOM_WAIT_SECONDS);
     watch.bad_draft_in = bad_draft_in;
     for (int r = 0; r < REPLICAS; r++) {
-        struct sluice_request_state end = wait_for(live[r].request);
+        struct sluice_request_state end = random_requests_wait(live[r].request);
         failed += end.finish_reason == SLUICE_FINISH_ERROR && end.status == SLUICE_NOT_FINITE;
         live[r].is_cancelled = end.finish_reason == SLUICE_FINISH_ERROR;
-        end_request(&live[r]);
+        random_requests_end(&live[r]);
     }
     assert_int_equal(failed, 1);
 }
@@ -465,7 +409,7 @@ static void bad_drafts_end_one_replicas_requests(void **state) {
     }
     run_one_each(engine, live);
     for (int r = 0; r < REPLICAS; r++) {
-        end_request(&live[r]);
+        random_requests_end(&live[r]);
     }
     sluice_engine_close(&engine);
 }
@@ -473,6 +417,7 @@ static void bad_drafts_end_one_replicas_requests(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(replicas_stay_in_step),
+        cmocka_unit_test(agreeing_overlaps_computing),
         cmocka_unit_test(all_sleep_without_work),
         cmocka_unit_test(costs_are_measured_together),
         cmocka_unit_test(a_known_beginning_finds_its_replica),

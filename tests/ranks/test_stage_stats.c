@@ -141,8 +141,8 @@ static double run_alone(struct sluice_engine *engine, const struct layout *layou
 }
 
 /*
- * Two replicas of two stages, which share experts: sums over both. The leader's plans reach its own stage
- * without a message; of another process there are some.
+ * Two replicas of two stages, which share experts: sums over both. Plans reach all stages by messages, for a
+ * replica's leader is no rank of it.
  */
 static void expect_replicas(void) {
     struct sluice_engine_options options = options_of(&(struct layout){.pipeline = 2, .tensor = 1});
@@ -158,8 +158,8 @@ static void expect_replicas(void) {
         int64_t boundary = i == 0 ? stats.step_rows * BOUNDARY_ROW_BYTES : 0;
         assert_int_equal(stage->boundary_bytes, boundary);
         assert_true(stage->compute_seconds > 0.0 && stage->exchange_bytes + stage->gather_bytes > 0);
-        assert_true((stage->plan_bytes > 0) == (i > 0 || job != NULL));
-        assert_true((stage->feedback_bytes > 0) == (i > 0 || job != NULL));
+        assert_true(stage->plan_bytes > 0);
+        assert_true(stage->feedback_bytes > 0);
     }
     sluice_engine_close(&engine);
 }

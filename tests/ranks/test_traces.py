@@ -53,12 +53,18 @@ def test_ranks(path):
 
 
 def test_replicas(path):
-    """Processes of all replicas are in it, and those of a stage begin the same ticks, the idle one without rows."""
+    """
+    Processes of all replicas and their leaders are in it. Those of a stage begin the same ticks, the idle one without
+    rows; a leader runs no step.
+    """
     run("generate", "-m", MODEL, "--prompt", "Once upon", "--max-tokens", "20", "-dp", "2", "-pp", "2",
         "--enable-expert-parallel", "--distributed-executor-backend", "mp", "--trace", path)
     tracks, names = read(path)
-    assert [name.split(", ")[-1] for _, name in sorted(names.items())] == 2 * ["stage 0", "stage 1"], names
-    ticks = [steps(track) for _, track in sorted(tracks.items())]
+    assert [name.split(", ")[-1] for _, name in sorted(names.items())] == 2 * ["stage 0", "stage 1", "leader"], names
+    leaders = [key for key, name in names.items() if name == "leader"]
+    # The idle one plans nothing of its own.
+    assert [{event["name"] for event in tracks[key]} for key in leaders] == 2 * [{"plan", "feedback-wait"}], leaders
+    ticks = [steps(track) for key, track in sorted(tracks.items()) if key not in leaders]
     assert len(ticks[0]) >= 20 and all(of_rank.keys() == ticks[0].keys() for of_rank in ticks), [len(t) for t in ticks]
     rows = [{event["args"]["rows"] for event in of_rank.values()} for of_rank in ticks]
     assert rows[2] == rows[3] == {0} and rows[0] == rows[1] and 0 not in rows[0], rows

@@ -3,8 +3,8 @@
  * ends.
  *
  * GET|POST /echo answers with what arrived; /stream?count=N&ms=M sends N numbered lines, one every M
- * milliseconds; /big?bytes=N one reply of N bytes; /flood writes as fast as it is let; /stats says how many
- * streams run and how many clients left; /drain drains.
+ * milliseconds; /late?ms=M one reply after M milliseconds; /big?bytes=N one reply of N bytes; /flood writes
+ * as fast as it is let; /stats says how many streams run and how many clients left; /drain drains.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -27,7 +27,8 @@ struct stream {
     long sent;
     double period_seconds;
     double next_time;
-    atomic_bool has_left;
+    bool is_late; /* no stream but one reply, at next_time */
+    atomic_bool has_left, may_have_left;
 };
 
 struct probe {
@@ -71,18 +72,23 @@ static void send_big(struct http_exchange *exchange) {
     free(bytes);
 }
 
-static void remember_leaving(void *context) {
+static void remember_leaving(void *context, bool is_certain) {
     struct stream *stream = context;
-    atomic_store(&stream->has_left, true);
+    atomic_store(is_certain ? &stream->has_left : &stream->may_have_left, true);
 }
 
-static void start_stream(struct probe *probe, struct http_exchange *exchange) {
+static void start_stream(struct probe *probe, struct http_exchange *exchange, bool is_late) {
     struct stream *stream = calloc(1, sizeof *stream);
     stream->exchange = exchange;
+    stream->is_late = is_late;
     stream->count = query_number(exchange, "count", 10);
     stream->period_seconds = (double)query_number(exchange, "ms", 10) / 1000.0;
     atomic_fetch_add(&probe->stream_count, 1);
-    http_exchange_start(exchange, 200, "text/event-stream");
+    if (is_late) {
+        stream->next_time = clock_seconds() + (double)query_number(exchange, "ms", 10) / 1000.0;
+    } else {
+        http_exchange_start(exchange, 200, "text/event-stream");
+    }
     http_exchange_on_leave(exchange, remember_leaving, stream);
     pthread_mutex_lock(&probe->mutex);
     stream->next = probe->streams;
@@ -105,7 +111,9 @@ static void handle(void *context, struct http_exchange *exchange) {
     struct probe *probe = context;
     const char *path = http_exchange_path(exchange);
     if (strcmp(path, "/stream") == 0) {
-        start_stream(probe, exchange);
+        start_stream(probe, exchange, false);
+    } else if (strcmp(path, "/late") == 0) {
+        start_stream(probe, exchange, true);
     } else if (strcmp(path, "/big") == 0) {
         send_big(exchange);
     } else if (strcmp(path, "/flood") == 0) {
@@ -131,9 +139,31 @@ static const char *refuse(void *context, const struct http_refusal *refusal, str
     return "text/plain";
 }
 
+static void count_end(struct probe *probe, bool is_open) {
+    atomic_fetch_add(&probe->left_count, is_open ? 0 : 1);
+    atomic_fetch_sub(&probe->stream_count, 1);
+}
+
+/* The one reply, once it is due or nobody waits for it. */
+static bool advance_late(struct probe *probe, struct stream *stream, double now) {
+    bool is_open = !atomic_load(&stream->has_left);
+    if (is_open && now < stream->next_time) {
+        return false;
+    }
+    count_end(probe, is_open);
+    http_exchange_reply(stream->exchange, 200, "text/plain", "late", 4);
+    return true;
+}
+
 /* Sends what is due; true once the stream is over. */
 static bool advance(struct probe *probe, struct stream *stream, double now) {
     bool is_open = !atomic_load(&stream->has_left);
+    if (stream->is_late) {
+        return advance_late(probe, stream, now);
+    }
+    if (is_open && atomic_exchange(&stream->may_have_left, false)) {
+        is_open = http_exchange_write(stream->exchange, ":\n\n", 3);
+    }
     while (is_open && stream->sent < stream->count && now >= stream->next_time) {
         char line[64];
         int length = snprintf(line, sizeof line, "data: %ld\n\n", stream->sent++);
@@ -143,8 +173,7 @@ static bool advance(struct probe *probe, struct stream *stream, double now) {
     if (is_open && stream->sent < stream->count) {
         return false;
     }
-    atomic_fetch_add(&probe->left_count, is_open ? 0 : 1);
-    atomic_fetch_sub(&probe->stream_count, 1);
+    count_end(probe, is_open);
     http_exchange_end(stream->exchange);
     return true;
 }

@@ -214,6 +214,38 @@ def test_leaving(server):
     assert stats(server)[1] == before + 2
 
 
+def test_leaving_before_the_reply(server):
+    """A client that closes while it waits for a reply that has not begun is noticed at once too."""
+    before = stats(server)[1]
+    for version, is_reset in ((b"1.1", False), (b"1.1", True), (b"1.0", False)):
+        sock = connect(server.port)
+        sock.sendall(b"GET /late?ms=60000 HTTP/" + version + b"\r\nHost: x\r\n\r\n")
+        wait_until(lambda: stats(server)[0] == 1, PATIENCE, "the request does not arrive")
+        if is_reset:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        sock.close()
+        wait_until(lambda: stats(server)[0] == 0, PATIENCE, "the request goes on without its client")
+    assert stats(server)[1] == before + 3
+
+
+def test_half_closed(server):
+    """B93: a client that only closes its half gets its reply, whether it began before or after."""
+    before = stats(server)[1]
+    for target, wanted in (("/echo?q=1", b"q=1"), ("/late?ms=300", b"late"), ("/big?bytes=3000000", b"abc"),
+                           ("/stream?count=5&ms=50", b"data: 4")):
+        for delay in (0.0, 0.1):
+            with connect(server.port) as sock:
+                sock.sendall(f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+                time.sleep(delay)
+                sock.shutdown(socket.SHUT_WR)
+                received = read_all(sock)
+            # Interim replies, if any, then the one that counts.
+            while received.startswith(b"HTTP/1.1 100 "):
+                received = received.split(b"\r\n\r\n", 1)[1]
+            assert received.startswith(b"HTTP/1.1 200 ") and wanted in received, (target, delay, received[:300])
+    assert stats(server)[1] == before
+
+
 def test_slow_readers():
     """Who does not read is cut off: by bytes that wait, and by time."""
     with Server("write_limit=1000000", "write=0.5") as server:
@@ -388,7 +420,8 @@ def test_random_bytes(server):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         with Server() as server:
-            for test in (test_echo, test_keep_alive, test_probes, test_leaving, test_random_bytes):
+            for test in (test_echo, test_keep_alive, test_probes, test_leaving, test_leaving_before_the_reply, test_half_closed,
+                         test_random_bytes):
                 test(server)
         test_body_limit()
         test_deadlines()

@@ -186,6 +186,42 @@ def test_leaving(server):
     assert any(line.get("left") == "yes" for line in server.access_lines())
 
 
+def send_and(address, body, leave):
+    """Sends a whole request and does at once what `leave` does with the socket."""
+    text = json.dumps(body).encode()
+    sock = connect(address)
+    sock.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                 b"Content-Length: %d\r\n\r\n" % len(text) + text)
+    leave(sock)
+    return sock
+
+
+def test_leaving_at_once():
+    """B93: clients that leave or close their half right behind their request harm nobody, and the latter get answers."""
+
+    def reset(sock):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        sock.close()
+
+    with Serve(PROGRAM, MODEL, "--max-model-len", "2048") as server:
+        wanted = json.loads(server.post("/v1/chat/completions", story(8)).body)["choices"][0]["message"]["content"]
+        for is_stream in (False, True):
+            for leave in (socket.socket.close, reset):
+                for _ in range(150):
+                    send_and(server.address, story(1900, stream=is_stream), leave)
+            for _ in range(40):
+                with send_and(server.address, story(8, stream=is_stream), lambda sock: sock.shutdown(socket.SHUT_WR)) as sock:
+                    received = read_all(sock)
+                while received.startswith(b"HTTP/1.1 100 "):
+                    received = received.split(b"\r\n\r\n", 1)[1]
+                assert received.startswith(b"HTTP/1.1 200 "), received[:300]
+                assert is_stream or wanted in json.loads(received.split(b"\r\n\r\n", 1)[1])["choices"][0]["message"]["content"]
+                assert not is_stream or b"data: [DONE]" in received, received[-300:]
+        wait_until(lambda: json.loads(server.get("/load").body)["server_load"] == 0, PATIENCE, "answers go on for nobody")
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(timeout=PATIENCE) == 0
+
+
 def test_rates(server):
     """Tokens per second are those that were made, over the time between two looks."""
     time.sleep(0.3)  # looks closer together share one sample
@@ -457,7 +493,7 @@ def main():
         for test in (test_own_paths, test_errors, test_faults_have_the_names_of_their_api, test_request_ids, test_access_log,
                      test_leaving, test_rates, test_cors_off):
             test(server)
-    for test in (test_keys_and_origins, test_full, test_worker_death, test_replicas_that_share_experts, test_drain,
+    for test in (test_keys_and_origins, test_full, test_leaving_at_once, test_worker_death, test_replicas_that_share_experts, test_drain,
                  test_second_signal, test_drain_limit, test_options_of_vllm, test_full_pipe, test_full_stderr):
         test()
     with tempfile.TemporaryDirectory() as folder:

@@ -74,10 +74,13 @@ static void header(struct reply *reply, struct reply_header header) {
     finish(memory);
 }
 
-static void on_leave(struct reply *reply, void (*left)(void *context), void *context) {
+static void on_leave(struct reply *reply, void (*left)(void *context, bool is_certain), void *context) {
     struct memory_reply *memory = begin(reply);
-    memory->left = left;
+    memory->left = memory->is_gone ? NULL : left;
     memory->left_context = context;
+    if (memory->is_gone) {
+        left(context, true);
+    }
     finish(memory);
 }
 
@@ -138,7 +141,7 @@ void memory_reply_leave(struct memory_reply *reply) {
     pthread_mutex_lock(&reply->mutex);
     reply->is_gone = true;
     if (reply->left != NULL) {
-        reply->left(reply->left_context);
+        reply->left(reply->left_context, true);
         reply->left = NULL;
     }
     pthread_mutex_unlock(&reply->mutex);

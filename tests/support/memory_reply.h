@@ -20,7 +20,7 @@ struct memory_reply {
     size_t write_count;
     bool is_started, is_ended;
     bool is_gone; /* the client has left: writes fail */
-    void (*left)(void *context);
+    void (*left)(void *context, bool is_certain);
     void *left_context;
 };
 

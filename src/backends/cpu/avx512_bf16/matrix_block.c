@@ -12,10 +12,16 @@
 enum {
     TILE_ROWS = 4, /* of a panel tile */
     TILE_INPUTS = TILE_RESULTS / TILE_ROWS,
+    /*
+     * Inputs of a wide tile, for leaves of more columns than that: four such inputs and four such rows are
+     * more than an L1 cache holds, so that each number should meet more others when it comes from the L2
+     * cache. For shorter leaves more results of a tile mean more time between two tiles.
+     */
+    WIDE_INPUTS = 6,
+    WIDE_COLUMNS_ABOVE = 2048,
+    TILE_PARTS = (WIDE_INPUTS + TILE_INPUTS - 1) / TILE_INPUTS, /* vectors of results */
     VECTOR_WORDS = 32,
     CACHE_LINE_BYTES = 64,
-    /* More inputs than that come from beyond the L2 cache each time: the panel is as high as it can be. */
-    INPUT_BYTES_NEAR = 2 << 20,
 };
 
 /* Scratch: the panel, one row of floats for the slow decoder, scales of FP4 rows, scaled inputs. */
@@ -113,11 +119,23 @@ static void decode_row(const struct weight_block *block, int64_t row, const stru
     }
 }
 
-/* Columns first to end, whole chunks, of four inputs times four panel rows: lane 4m + r. */
-static inline __m512 multiply_leaf(const uint16_t *panel, const uint16_t *const *inputs, int64_t first,
-                                   int64_t end) {
-    __m512 lanes[TILE_RESULTS];
-    for (int i = 0; i < TILE_RESULTS; i++) {
+/* Some inputs, TILE_INPUTS or WIDE_INPUTS of them. */
+struct panel_tile {
+    const uint16_t *inputs[WIDE_INPUTS];
+    int64_t first; /* the number of the first input */
+    int64_t count; /* inputs that there are; the others repeat the last one */
+};
+
+/*
+ * Columns first to end, whole chunks, of a tile's inputs times four panel rows: lane 4m + r of leaf[m / 4] is
+ * input m, row r. Compiled apart for each number of inputs.
+ */
+static inline __attribute__((always_inline)) void multiply_leaf(const uint16_t *panel,
+                                                                const struct panel_tile *tile,
+                                                                int input_count, int64_t first, int64_t end,
+                                                                __m512 *leaf) {
+    __m512 lanes[WIDE_INPUTS * TILE_ROWS];
+    for (int i = 0; i < input_count * TILE_ROWS; i++) {
         lanes[i] = _mm512_setzero_ps();
     }
     for (int64_t column = first; column < end; column += VECTOR_WORDS) {
@@ -125,49 +143,77 @@ static inline __m512 multiply_leaf(const uint16_t *panel, const uint16_t *const 
         for (int r = 0; r < TILE_ROWS; r++) {
             weights[r] = (__m512bh)_mm512_loadu_si512(panel + TILE_ROWS * column + r * VECTOR_WORDS);
         }
-        for (int m = 0; m < TILE_INPUTS; m++) {
-            __m512bh input = (__m512bh)_mm512_loadu_si512(inputs[m] + column);
+        for (int m = 0; m < input_count; m++) {
+            __m512bh input = (__m512bh)_mm512_loadu_si512(tile->inputs[m] + column);
             for (int r = 0; r < TILE_ROWS; r++) {
                 lanes[m * TILE_ROWS + r] = _mm512_dpbf16_ps(lanes[m * TILE_ROWS + r], weights[r], input);
             }
         }
     }
-    return sum_lanes(lanes, TILE_RESULTS);
+    leaf[0] = sum_lanes(lanes, TILE_RESULTS);
+    if (input_count > TILE_INPUTS) {
+        leaf[1] = sum_lanes(lanes + TILE_RESULTS, (input_count - TILE_INPUTS) * TILE_ROWS);
+    }
 }
 
-/* Four inputs times four panel rows: out[4m + r]. */
-static void multiply_tile(const struct weight_block *block, const uint16_t *panel,
-                          const uint16_t *const *inputs, float *out) {
-    __m512 sums[LEAF_STACK_MAX];
+/* A tile's inputs times four panel rows: out[m / 4 * part_pitch][4 (m % 4) + r]. */
+static inline __attribute__((always_inline)) void
+multiply_tile(const struct weight_block *block, const uint16_t *panel, const struct panel_tile *tile,
+              int input_count, float (*out)[TILE_RESULTS], int64_t part_pitch) {
+    const int parts = (input_count + TILE_INPUTS - 1) / TILE_INPUTS;
+    __m512 sums[TILE_PARTS][LEAF_STACK_MAX];
     int depth = 0;
     int s = 0;
     do {
         const struct leaf_step *step = &block->leaves->steps[s];
         int64_t end = input_row_stride(step->end_column);
-        __m512 leaf = multiply_leaf(panel, inputs, step->first_column, end);
-        depth = push_leaf(sums, depth, leaf, step->merge_count);
+        __m512 leaf[TILE_PARTS];
+        int next = depth;
+        multiply_leaf(panel, tile, input_count, step->first_column, end, leaf);
+        for (int part = 0; part < parts; part++) {
+            next = push_leaf(sums[part], depth, leaf[part], step->merge_count);
+        }
+        depth = next;
     } while (++s < block->leaves->step_count);
-    store_root(out, sums[0]);
+    for (int part = 0; part < parts; part++) {
+        store_root(out[part * part_pitch], sums[part][0]);
+    }
+}
+
+/* A tile's inputs times all panel rows. */
+static inline __attribute__((always_inline)) void
+multiply_rows(const struct weight_block *block, const struct panel_tile *tile, int input_count,
+              int64_t first_row, int64_t row_count, const struct matrix_sink *sink) {
+    for (int64_t first = 0; first < row_count; first += ROWS) {
+        float groups[TILE_PARTS][ROWS / TILE_ROWS][TILE_RESULTS];
+        int64_t rows = row_count - first < ROWS ? row_count - first : ROWS;
+        for (int64_t group = 0; group < ROWS; group += TILE_ROWS) {
+            multiply_tile(block, block->panel + (first + group) * block->stride, tile, input_count,
+                          &groups[0][group / TILE_ROWS], ROWS / TILE_ROWS);
+        }
+        for (int64_t i = 0; i < tile->count; i++) {
+            take_rows(groups[i / TILE_INPUTS], TILE_ROWS, i % TILE_INPUTS, tile->first + i, first_row + first,
+                      rows, sink);
+        }
+    }
 }
 
 static void multiply_panel(const struct weight_block *block, int64_t first_row, int64_t row_count,
                            const uint16_t *inputs, int64_t count, const struct matrix_sink *sink) {
-    for (int64_t m = 0; m < count; m += TILE_INPUTS) {
-        const uint16_t *tile[TILE_INPUTS];
-        int64_t tile_count = count - m < TILE_INPUTS ? count - m : TILE_INPUTS;
-        for (int64_t i = 0; i < TILE_INPUTS; i++) {
-            tile[i] = inputs + (m + (i < tile_count ? i : tile_count - 1)) * block->stride;
+    bool has_long_leaves = block->columns > WIDE_COLUMNS_ABOVE * block->leaves->step_count;
+    struct panel_tile tile = {.first = 0};
+    for (; tile.first < count; tile.first += tile.count) {
+        int64_t left = count - tile.first;
+        bool is_wide = has_long_leaves && left > TILE_INPUTS;
+        int64_t width = is_wide ? WIDE_INPUTS : TILE_INPUTS;
+        tile.count = left < width ? left : width;
+        for (int64_t i = 0; i < width; i++) {
+            tile.inputs[i] = inputs + (tile.first + (i < tile.count ? i : tile.count - 1)) * block->stride;
         }
-        for (int64_t first = 0; first < row_count; first += ROWS) {
-            float groups[ROWS / TILE_ROWS][TILE_RESULTS];
-            int64_t rows = row_count - first < ROWS ? row_count - first : ROWS;
-            for (int64_t group = 0; group < ROWS; group += TILE_ROWS) {
-                multiply_tile(block, block->panel + (first + group) * block->stride, tile,
-                              groups[group / TILE_ROWS]);
-            }
-            for (int64_t i = 0; i < tile_count; i++) {
-                take_rows(groups, TILE_ROWS, i, m + i, first_row + first, rows, sink);
-            }
+        if (is_wide) {
+            multiply_rows(block, &tile, WIDE_INPUTS, first_row, row_count, sink);
+        } else {
+            multiply_rows(block, &tile, TILE_INPUTS, first_row, row_count, sink);
         }
     }
 }
@@ -221,8 +267,8 @@ void matrix_block_multiply(const struct weight *weight, const struct leaf_plan *
         streams = matrix_stream_scale(&block, first_row, first_row + row_count - 1, inputs, count);
         streamed = block.scaled_inputs;
     }
-    int64_t input_bytes = count * block.stride * (int64_t)sizeof(uint16_t);
-    int64_t step = streams || input_bytes <= INPUT_BYTES_NEAR ? ROWS : MATRIX_BLOCK_ROWS;
+    /* A panel is as high as it can be: inputs come from beyond the L2 cache for each, if they are many. */
+    int64_t step = streams ? ROWS : MATRIX_BLOCK_ROWS;
     for (int64_t first = 0; first < row_count; first += step) {
         int64_t rows = row_count - first < step ? row_count - first : step;
         if (streams && matrix_stream_multiply(&block, first_row + first, rows, streamed, count, sink)) {
