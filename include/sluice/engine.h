@@ -104,6 +104,7 @@ struct sluice_parallel_options {
     int data; /* replicas, each with requests and state of its own, that share whole experts; 0 and 1: one */
     int pipeline; /* stages, each with its layers; 1: no pipeline */
     int tensor;   /* ranks of a stage, each with its part of the matrices; 1: no tensor parallelism */
+    int context;  /* ranks that share a request's context: reserved, 0 and 1 are none, more is UNSUPPORTED */
     bool has_expert_parallelism; /* whole experts on the ranks of a stage, else every expert cut between them
                                   */
     int in_flight;               /* steps under way at once, each on another stage; 0: as many as stages */

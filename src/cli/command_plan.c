@@ -18,6 +18,14 @@ static void read_layout(const struct cli_options *options, struct plan_request *
     request->layer_partition = options->pp_layer_partition;
 }
 
+/* As the engine is told; what is left open it chooses itself, and so does the plan. */
+static void read_sharing(const struct sluice_parallel_options *parallel, struct plan_request *request) {
+    request->shared_rows_min = parallel->shared_rows_min;
+    request->row_gather = parallel->row_gather;
+    request->expert_exchange = parallel->expert_exchange;
+    request->shared_experts = parallel->shared_experts;
+}
+
 /* A search has layouts of its own, so that a part of one would be passed over in silence. */
 static enum status check_search(const struct cli_options *options, bool has_layout) {
     bool has_parts =
@@ -63,6 +71,7 @@ enum status command_plan(const struct cli_options *options, int word_count, char
                      options->data_parallel_size_given || options->context_parallel_size > 1;
     TRY(check_search(options, job.has_layout));
     read_layout(options, &job.request);
+    read_sharing(&engine.engine.parallel, &job.request);
     enum status status = plan_run(&job, &report);
     if (status == STATUS_OK && fwrite(report.data, 1, report.length, stdout) != report.length) {
         status = error_raise(STATUS_IO, ERROR_HERE, "the report could not be written");

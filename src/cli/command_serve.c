@@ -142,8 +142,23 @@ static void serve_until_signal(const struct serving *serving, double drain_secon
     }
 }
 
+/* What --hosts spreads are the ranks of a worker, and replicas that share nothing are workers (CFG-20). */
+static enum status check_hosts(const struct cli_options *options) {
+    bool has_one_rank = options->tensor_parallel_size * options->pipeline_parallel_size == 1;
+    CHECK(
+        options->hosts == NULL || options->data_parallel_size <= 1 || cli_replicas_share_experts(options) ||
+            !has_one_rank,
+        STATUS_USAGE,
+        "-dp %lld makes %lld workers of one rank each, which all run on this host: --hosts spreads the ranks "
+        "of a worker, so add -pp or -tp, let the replicas share experts by --enable-expert-parallel, or "
+        "start a server on each host",
+        (long long)options->data_parallel_size, (long long)options->data_parallel_size);
+    return STATUS_OK;
+}
+
 static enum status serve(struct serving *serving, const struct cli_options *options) {
     double started_at = clock_seconds();
+    TRY(check_hosts(options));
     TRY(serve_options_read(options, SLUICE_VERSION, &serving->options));
     TRY(service_manager_take_socket(&serving->options.front.http.listen_socket));
     TRY(cli_load_tokenizer(options->model, NULL, &serving->tokenizer));

@@ -164,6 +164,7 @@ static enum status read_parallel(const struct cli_options *options, struct sluic
         .data = cli_replicas_share_experts(options) ? (int)options->data_parallel_size : 1,
         .pipeline = (int)options->pipeline_parallel_size,
         .tensor = (int)options->tensor_parallel_size,
+        .context = (int)options->context_parallel_size,
         .has_expert_parallelism = !options->enable_expert_parallel_given || options->enable_expert_parallel,
         .row_sharing = (enum sluice_row_sharing)options->sp,
         .shared_rows_min = (int)options->sp_min_rows,

@@ -59,7 +59,9 @@ static const struct option_row engine_rows[] = {
      .commands = CLI_GENERATE | CLI_CHAT | SERVED,
      .value_name = "DIR",
      .help = "Keep what the model has read of prompts in this folder, so that later runs need not read it "
-             "again. A checkpoint that is copied is another one, unless the copy keeps the files' times.",
+             "again. A checkpoint that is copied is another one, unless the copy keeps the files' times. "
+             "With one "
+             "rank only.",
      FIELD(prefix_cache_dir)},
     {.name = "memory-limit",
      .type = OPTION_TEXT,

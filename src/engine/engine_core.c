@@ -453,9 +453,12 @@ enum status engine_core_open(const struct sluice_engine_options *options, struct
 
 enum status engine_core_open_replicas(const struct sluice_engine_options *options,
                                       struct engine_core **cores) {
+    const struct sluice_parallel_options *parallel = &options->parallel;
+    const struct mesh_shape reserved = {.context = parallel->context > 1 ? parallel->context : 1};
     double started = clock_seconds();
-    TRY(rank_team_size(&options->parallel) == 1 ? open_core(options, NULL, NULL, true, cores)
-                                                : rank_team_open(options, cores));
+    TRY(layout_check_reserved(&reserved));
+    TRY(rank_team_size(parallel) == 1 ? open_core(options, NULL, NULL, true, cores)
+                                      : rank_team_open(options, cores));
     (*cores)->facts.load_seconds = clock_seconds() - started;
     return STATUS_OK;
 }

@@ -7,25 +7,33 @@
 #include "engine/executor_internal.h"
 #include "engine/executor_shares.h"
 
-static enum status alloc_boundary(struct executor *executor, int64_t rows, struct boundary *out) {
+/* With so many bytes in front of its first tensor. */
+static enum status alloc_boundary(struct executor *executor, int64_t rows, size_t header_bytes,
+                                  struct boundary *out) {
     const struct model *model = executor->options.model;
     model->family->describe_boundary(model, numerics_activation_dtype(executor->options.numerics), rows, out);
     for (int i = 0; i < out->count; i++) {
-        TRY(device_arena_alloc(&executor->arena, tensor_bytes(&out->tensors[i]), &out->tensors[i].data));
+        size_t before = i == 0 ? header_bytes : 0;
+        void *memory;
+        TRY(device_arena_alloc(&executor->arena, tensor_bytes(&out->tensors[i]) + before, &memory));
+        out->tensors[i].data = (char *)memory + before;
     }
     return STATUS_OK;
 }
 
 static enum status alloc_boundaries(struct executor *executor) {
-    for (int i = 0; i < executor_buffer_count(executor); i++) {
-        TRY(alloc_boundary(executor, executor_boundary_rows(executor), &executor->boundaries[i]));
+    int buffers = executor_buffer_count(executor);
+    size_t header_bytes = buffers > 1 ? BOUNDARY_HEADER_BYTES : 0; /* with one stage nothing is sent */
+    for (int i = 0; i < buffers; i++) {
+        TRY(alloc_boundary(executor, executor_boundary_rows(executor), header_bytes,
+                           &executor->boundaries[i]));
     }
     if (executor_drafts(executor)) {
         for (int i = 0; i < 2; i++) {
-            TRY(alloc_boundary(executor, executor_draft_row_limit(executor), &executor->drafted[i]));
+            TRY(alloc_boundary(executor, executor_draft_row_limit(executor), 0, &executor->drafted[i]));
         }
         if (executor->options.saved_row_limit > 0) {
-            TRY(alloc_boundary(executor, executor->options.saved_row_limit, &executor->saved));
+            TRY(alloc_boundary(executor, executor->options.saved_row_limit, 0, &executor->saved));
         }
     }
     return STATUS_OK;

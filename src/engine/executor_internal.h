@@ -4,6 +4,7 @@
 #ifndef SLUICE_ENGINE_EXECUTOR_INTERNAL_H
 #define SLUICE_ENGINE_EXECUTOR_INTERNAL_H
 
+#include "engine/boundary_header.h"
 #include "engine/executor.h"
 
 enum { BOUNDARY_BUFFERS_MAX = 3 };
@@ -32,7 +33,9 @@ struct executor {
     struct comm_request sends[BOUNDARY_BUFFERS_MAX][BOUNDARY_TENSORS_MAX]; /* that may still read them */
     struct comm_request receives[BOUNDARY_BUFFERS_MAX]
                                 [BOUNDARY_TENSORS_MAX]; /* of what is to come into them */
+    struct boundary_header header;                      /* of the boundary that is sent, or has come in */
     int buffer;                                         /* of the last step */
+    uint64_t step_number;      /* of the last step, from 1 on; the same on all stages */
     int64_t step_rows;         /* rows of the last step on all ranks; 0 if it failed */
     double step_seconds;       /* that the last step took here, without waits for other stages */
     struct row_deal step_deal; /* and which of them are here */
@@ -152,6 +155,15 @@ enum status executor_pass_logits(struct executor *executor, int64_t rows, float 
  * nothing is awaited in it yet.
  */
 enum status executor_await_boundary(struct executor *executor, int buffer);
+
+/*
+ * The boundary of the stage before, which this rank awaits: the rows that it has, from the rank that has the
+ * same ones (S-18). INTERNAL if another came. Nothing moves in a dry run.
+ */
+enum status executor_receive_boundary(struct executor *executor, const struct boundary *boundary);
+
+/* Starts to send the boundary to the stage behind, which is not waited for (P-20). */
+enum status executor_send_boundary(struct executor *executor, const struct boundary *boundary);
 
 /* Takes back what was started and will not end: boundaries on their way, in both directions. */
 void executor_drop_boundaries(struct executor *executor);

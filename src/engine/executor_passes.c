@@ -174,63 +174,6 @@ static enum status run_head(struct executor *executor, const struct step *step,
     return STATUS_OK;
 }
 
-enum status executor_wait_for_buffer(struct executor *executor, int buffer) {
-    for (int i = 0; i < BOUNDARY_TENSORS_MAX; i++) {
-        if (executor->sends[buffer][i].state != NULL) {
-            TRY(comm_wait(executor->options.ranks->pipeline, &executor->sends[buffer][i]));
-        }
-    }
-    return STATUS_OK;
-}
-
-enum status executor_await_boundary(struct executor *executor, int buffer) {
-    const struct executor_ranks *ranks = executor->options.ranks;
-    const struct boundary *boundary = &executor->boundaries[buffer];
-    double began = tick_trace_now(executor_trace(executor));
-    for (int i = 0; i < boundary->count; i++) {
-        TRY(comm_start_receive_early(ranks->pipeline, executor->queue.stream, ranks->stage - 1,
-                                     boundary->tensors[i].data, tensor_bytes(&boundary->tensors[i]),
-                                     &executor->receives[buffer][i]));
-    }
-    tick_trace_add(executor_trace(executor), TRACE_AWAIT, began);
-    return STATUS_OK;
-}
-
-void executor_drop_boundaries(struct executor *executor) {
-    struct comm *pipeline = executor->options.ranks == NULL ? NULL : executor->options.ranks->pipeline;
-    for (int buffer = 0; buffer < BOUNDARY_BUFFERS_MAX && pipeline != NULL; buffer++) {
-        for (int i = 0; i < BOUNDARY_TENSORS_MAX; i++) {
-            comm_cancel(pipeline, &executor->receives[buffer][i]);
-            comm_cancel(pipeline, &executor->sends[buffer][i]);
-        }
-    }
-}
-
-/*
- * The boundary of the stage before: the rows that this rank has, from the rank that has the same ones (S-18).
- * Nothing moves in a dry run.
- */
-static enum status receive_boundary(struct executor *executor, const struct boundary *boundary) {
-    const struct executor_ranks *ranks = executor->options.ranks;
-    for (int i = 0; i < boundary->count && !executor->queue.is_dry; i++) {
-        TRY(comm_wait_sized(ranks->pipeline, &executor->receives[executor->buffer][i],
-                            tensor_bytes(&boundary->tensors[i])));
-    }
-    return STATUS_OK;
-}
-
-/* Starts to send the boundary to the stage behind, which is not waited for (P-20). */
-static enum status send_boundary(struct executor *executor, const struct boundary *boundary) {
-    const struct executor_ranks *ranks = executor->options.ranks;
-    CHECK(boundary->layout != ROWS_PARTIAL, STATUS_INTERNAL, "a sum is still owed at a stage's end");
-    for (int i = 0; i < boundary->count && !executor->queue.is_dry; i++) {
-        TRY(comm_start_send(ranks->pipeline, executor->queue.stream, ranks->stage + 1,
-                            boundary->tensors[i].data, tensor_bytes(&boundary->tensors[i]),
-                            &executor->sends[executor->buffer][i]));
-    }
-    return STATUS_OK;
-}
-
 /* Logits go from the last stage's first rank to the leader, if these are two. */
 enum status executor_pass_logits(struct executor *executor, int64_t rows, float *logits) {
     struct executor_ranks *ranks = executor->options.ranks;
@@ -286,7 +229,7 @@ static enum status run_main_layers(struct executor *executor, const struct batch
         executor_own_boundary(executor, executor_boundary(executor), batch->row_count, &executor->step_deal);
     if (!executor_is_on_first_stage(executor)) {
         double began = clock_seconds();
-        TRY(receive_boundary(executor, &boundary));
+        TRY(executor_receive_boundary(executor, &boundary));
         rank_meter_add_wait(&executor->meter, began);
         tick_trace_add(executor_trace(executor), TRACE_RECEIVE, began);
     }
@@ -297,7 +240,7 @@ static enum status run_main_layers(struct executor *executor, const struct batch
         return STATUS_OK;
     }
     began = clock_seconds();
-    TRY(send_boundary(executor, &boundary));
+    TRY(executor_send_boundary(executor, &boundary));
     rank_meter_add_send(&executor->meter, began);
     tick_trace_add(executor_trace(executor), TRACE_SEND, began);
     return STATUS_OK;

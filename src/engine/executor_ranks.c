@@ -47,9 +47,8 @@ int64_t executor_ranks_shared_rows_min(const struct sluice_parallel_options *par
                                          : (int64_t)SHARED_ROWS_PER_RANK * parallel->tensor;
 }
 
-static enum expert_exchange exchange_of(const struct executor_ranks *ranks,
-                                        const struct sluice_parallel_options *parallel,
-                                        const struct model *model) {
+enum expert_exchange executor_ranks_exchange(const struct sluice_parallel_options *parallel,
+                                             const struct model *model, int expert_ranks) {
     switch (parallel->expert_exchange) {
     case SLUICE_EXPERT_EXCHANGE_AUTO:
         break;
@@ -58,14 +57,18 @@ static enum expert_exchange exchange_of(const struct executor_ranks *ranks,
     case SLUICE_EXPERT_EXCHANGE_DISPATCH:
         return EXPERT_EXCHANGE_DISPATCH;
     }
-    return sharing_choose_exchange(ranks->step.expert_rank_count, (double)model->expert_picks);
+    return sharing_choose_exchange(expert_ranks, (double)model->expert_picks);
+}
+
+bool executor_ranks_gather_late(const struct sluice_parallel_options *parallel) {
+    return parallel->row_gather != SLUICE_ROW_GATHER_EARLY;
 }
 
 void executor_ranks_share_rows(struct executor_ranks *ranks, const struct sluice_parallel_options *parallel,
                                const struct model *model) {
     ranks->shared_rows_min = executor_ranks_shared_rows_min(parallel);
-    ranks->step.gathers_late = parallel->row_gather != SLUICE_ROW_GATHER_EARLY;
-    ranks->step.exchange = exchange_of(ranks, parallel, model);
+    ranks->step.gathers_late = executor_ranks_gather_late(parallel);
+    ranks->step.exchange = executor_ranks_exchange(parallel, model, ranks->step.expert_rank_count);
 }
 
 bool executor_ranks_have_whole_experts(const struct sluice_parallel_options *parallel,

@@ -37,6 +37,7 @@ struct executor_ranks {
     int number;            /* of all ranks, those of other replicas included */
     int replica;           /* of those that share experts, */
     int replica_count;     /* and how many there are */
+    uint32_t epoch;        /* in front of boundaries: another for each engine that a job opens; 0: threads */
     int stage;             /* -1: none, a leader from outside */
     int stage_count;
     int first_layer;
@@ -76,6 +77,13 @@ void executor_ranks_begin_tick(struct executor_ranks *ranks, uint64_t number);
 /* How the ranks of a stage share rows: what the options ask for, with the engine's choices for the rest. */
 void executor_ranks_share_rows(struct executor_ranks *ranks, const struct sluice_parallel_options *parallel,
                                const struct model *model);
+
+/* How shared rows get to experts of so many ranks. */
+enum expert_exchange executor_ranks_exchange(const struct sluice_parallel_options *parallel,
+                                             const struct model *model, int expert_ranks);
+
+/* Whether attention gathers what its first projections give, rather than rows. */
+bool executor_ranks_gather_late(const struct sluice_parallel_options *parallel);
 
 /* Rows from which on a step's rows are shared (spec S-28); INT64_MAX: never. */
 int64_t executor_ranks_shared_rows_min(const struct sluice_parallel_options *parallel);

@@ -74,6 +74,7 @@ enum status executor_step(struct executor *executor, const struct step_plan *pla
     TRY(check_plan(executor, plan));
     TRY(change_state(executor, plan));
     executor->step_rows = 0;
+    executor->step_number++;
     double began = clock_seconds();
     double waited_before = executor->meter.wait_seconds;
     TRY(prepare_buffers(executor));

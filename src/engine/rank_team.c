@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/string_buffer.h"
 #include "engine/executor_balance.h"
 #include "engine/outside_leader.h"
 #include "engine/rank_team_groups.h"
@@ -53,6 +54,9 @@ struct rank_team {
     bool is_led;                /* the others follow this process's leader */
 };
 
+/* Boundary buffers of a stage between others, and of the first and the last one (P-19). */
+enum { MIDDLE_BUFFERS = 3, END_BUFFERS = 2 };
+
 _Static_assert((int)TEAM_RANKS_MAX <= (int)SLUICE_STAGES_MAX, "a stage has a rank");
 
 int rank_team_replicas(const struct sluice_parallel_options *parallel) {
@@ -86,10 +90,20 @@ static enum status check_options(const struct sluice_engine_options *options) {
     CHECK(parallel->shared_rows_min >= 0, STATUS_OUT_OF_RANGE,
           "shared_rows_min is %d, expected 0 or the fewest rows of a step that ranks share",
           parallel->shared_rows_min);
-    CHECK(options->prefix_cache_directory == NULL, STATUS_UNSUPPORTED,
-          "a prefix cache on disk works with one rank only so far: leave --prefix-cache-dir out, or -tp and "
-          "-pp");
-    return STATUS_OK;
+    const struct mesh_shape mesh = {
+        .data = rank_team_replicas(parallel), .pipeline = parallel->pipeline, .tensor = parallel->tensor};
+    return options->prefix_cache_directory == NULL ? STATUS_OK
+                                                   : layout_check_disk_tier(options->device, &mesh);
+}
+
+/* Groups in flight that leave stages without work are no fault, but seldom meant (CFG-17). */
+static void warn_of_few_groups(const struct sluice_parallel_options *parallel) {
+    struct string_buffer text = {0};
+    int buffers = parallel->pipeline > 2 ? MIDDLE_BUFFERS : END_BUFFERS;
+    if (layout_append_few_groups(parallel->pipeline, parallel->in_flight, buffers, &text)) {
+        log_write(LOG_WARNING, "engine", "%s", string_buffer_text(&text));
+    }
+    string_buffer_deinit(&text);
 }
 
 static bool is_led_from_outside(const struct rank_team *team, int replica) {
@@ -102,7 +116,7 @@ static int replica_of_outside(const struct rank_team *team, int index) {
 }
 
 static enum status cut_layers(struct rank_team *team, const struct engine_core *sizes) {
-    TRY(layout_check_stages(team->mesh.pipeline, sizes->model->layer_count, false));
+    TRY(layout_check_stages(team->mesh.pipeline, sizes->model->layer_count));
     team->first_layers = calloc((size_t)team->mesh.pipeline + 1, sizeof *team->first_layers);
     CHECK_MEMORY(team->first_layers);
     const struct stage_memory memory = {
@@ -117,6 +131,7 @@ static void prepare_job_rank(struct rank_team *team) {
     struct comm *comms[] = {team->everyone, ranks->control, ranks->step.tensor, ranks->step.experts,
                             ranks->pipeline};
     ranks->watch = &team->job->watch;
+    memcpy(&ranks->epoch, team->order.nonce, sizeof ranks->epoch);
     ranks->deadline_seconds = team->job->deadline_seconds;
     atomic_store(&team->job->replica, place.data);
     atomic_store(&team->job->replica_count, team->mesh.data);
@@ -459,6 +474,7 @@ enum status rank_team_open(const struct sluice_engine_options *options, struct e
     struct sluice_job *job = options->parallel.job;
     *leaders = NULL;
     TRY(check_options(options));
+    warn_of_few_groups(&options->parallel);
     TRY(create_team(options, &team));
     if (job != NULL) {
         TRY_GOTO(layout_check_rank_count(&team->mesh, job->size, "processes"));

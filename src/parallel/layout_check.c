@@ -1,10 +1,6 @@
 /* In the order of the specification's table. */
 #include "parallel/layout_check.h"
 
-#include <stddef.h>
-
-#include "base/log.h"
-
 enum { PAGE_UNIT = 128, MIDDLE_BUFFERS_LEAST = 3 };
 
 enum status layout_check_rank_count(const struct mesh_shape *mesh, int64_t count, const char *what) {
@@ -16,11 +12,11 @@ enum status layout_check_rank_count(const struct mesh_shape *mesh, int64_t count
     return STATUS_OK;
 }
 
-enum status layout_check_stages(int stage_count, int layer_count, bool has_head_stage) {
-    int most = layer_count + has_head_stage;
-    CHECK(stage_count <= most, STATUS_BAD_CONFIG,
-          "%d pipeline stages were asked for, but the model has %d layers: -pp can be at most %d%s",
-          stage_count, layer_count, most, has_head_stage ? ", the last stage with the head alone" : "");
+enum status layout_check_stages(int stage_count, int layer_count) {
+    CHECK(stage_count <= layer_count + 1, STATUS_BAD_CONFIG,
+          "%d pipeline stages were asked for, but the model has %d layers: -pp can be at most %d, the last "
+          "stage with the head alone",
+          stage_count, layer_count, layer_count + 1);
     return STATUS_OK;
 }
 
@@ -33,41 +29,10 @@ enum status layout_check_draft_tensors(int draft_limit, int64_t missing_count, c
     return STATUS_OK;
 }
 
-enum status layout_check_draft_stage(int stage, int stage_count) {
-    CHECK(
-        stage == stage_count - 1, STATUS_BAD_CONFIG,
-        "the draft layer was put on stage %d, but it reads what the last one, stage %d, leaves: put it there",
-        stage, stage_count - 1);
-    return STATUS_OK;
-}
-
-enum status layout_check_peer_access(const bool *reaches, int count) {
-    int first = -1;
-    for (int pair = 0; pair < count * count; pair++) {
-        if (pair / count != pair % count && !reaches[pair]) {
-            log_write(LOG_WARNING, "parallel",
-                      "rank %d of the expert group does not reach the memory of rank %d", pair / count,
-                      pair % count);
-            first = first < 0 ? pair : first;
-        }
-    }
-    CHECK(first < 0, STATUS_UNSUPPORTED,
-          "experts fused with their exchange need every rank's memory, but rank %d of the expert group does "
-          "not reach that of rank %d: use --moe-comm a2a",
-          first / count, first % count);
-    return STATUS_OK;
-}
-
-enum status layout_check_reserved(const struct mesh_shape *mesh, const int *tensor_sizes) {
+enum status layout_check_reserved(const struct mesh_shape *mesh) {
     CHECK(mesh->context == 1, STATUS_UNSUPPORTED,
-          "context parallelism of %d was asked for, which is not supported yet: leave it at 1",
+          "context parallelism of %d was asked for, which is not supported yet: leave -cp at 1",
           mesh->context);
-    for (int s = 0; tensor_sizes != NULL && s < mesh->pipeline; s++) {
-        CHECK(tensor_sizes[s] == mesh->tensor, STATUS_UNSUPPORTED,
-              "stage %d has tensor parallelism of %d and others of %d: different tensor parallel sizes per "
-              "stage are not supported yet",
-              s, tensor_sizes[s], mesh->tensor);
-    }
     return STATUS_OK;
 }
 
@@ -88,11 +53,31 @@ enum status layout_check_buffers(int stage_count, int groups_in_flight, int buff
     return STATUS_OK;
 }
 
+bool layout_append_few_groups(int stage_count, int groups_in_flight, int buffer_count,
+                              struct string_buffer *out) {
+    if (groups_in_flight == 0 || groups_in_flight >= stage_count) {
+        return false;
+    }
+    string_buffer_append_format(
+        out, "%d groups in flight cannot fill %d stages (%d boundary buffers): leave --pp-inflight at %d",
+        groups_in_flight, stage_count, buffer_count, stage_count);
+    return true;
+}
+
 enum status layout_check_expert_table(const char *name, int64_t row_count, int64_t vocabulary_size) {
     CHECK(row_count == vocabulary_size, STATUS_BAD_CHECKPOINT,
           "%s has %lld rows, but the vocabulary has %lld entries: config.json and files do not belong "
           "together",
           name, (long long)row_count, (long long)vocabulary_size);
+    return STATUS_OK;
+}
+
+enum status layout_check_disk_tier(const char *backend, const struct mesh_shape *mesh) {
+    CHECK(
+        mesh->data * mesh->pipeline * mesh->tensor == 1, STATUS_UNSUPPORTED,
+        "the %s backend keeps beginnings on disk (--prefix-cache-dir) with one rank only, but -dp %d -pp %d "
+        "-tp %d was asked for: the nearest supported is the same without --prefix-cache-dir",
+        backend, mesh->data, mesh->pipeline, mesh->tensor);
     return STATUS_OK;
 }
 

@@ -21,6 +21,10 @@
 struct plan_request {
     struct mesh_shape mesh;
     bool has_sequence_parallelism;
+    int32_t shared_rows_min; /* rows that are shared; 0: 4 per rank */
+    enum sluice_row_gather row_gather;
+    enum sluice_expert_exchange expert_exchange;
+    enum sluice_shared_experts shared_experts;
     bool has_movable_experts; /* where whole experts lie on several ranks they may move; with copies, for
                                  which */
     int expert_copies;        /* a layer has so many places more than experts */

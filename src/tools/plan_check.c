@@ -26,14 +26,14 @@ static enum status check_parts(const struct plan_model *model, const struct plan
 enum status plan_check_request(const struct plan_model *model, const struct plan_machine *machine,
                                const struct plan_request *request) {
     const struct mesh_shape *mesh = &request->mesh;
-    TRY(layout_check_reserved(mesh, NULL));
+    TRY(layout_check_reserved(mesh));
     TRY(layout_check_rank_count(mesh, plan_machine_rank_count(machine), "devices"));
     bool divides = model->head_count % mesh->tensor == 0 &&
                    (model->group_count == 0 || model->group_count % mesh->tensor == 0);
     if (divides) {
         TRY(layout_check_sums("cpu", mesh->tensor, LEAF_COUNT_MAX));
     }
-    TRY(layout_check_stages(mesh->pipeline, model->model->layer_count, true));
+    TRY(layout_check_stages(mesh->pipeline, model->model->layer_count));
     TRY(layout_check_buffers(mesh->pipeline, request->groups_in_flight, request->boundary_buffers));
     TRY(check_parts(model, request));
     TRY(layout_check_page_tokens(request->page_tokens));
@@ -85,12 +85,8 @@ void plan_append_warnings(const struct plan *plan, struct string_buffer *out) {
     const struct plan_request *request = &plan->request;
     const struct mesh_shape *mesh = &request->mesh;
     int idle = idle_shared_ranks(plan);
-    if (request->groups_in_flight > 0 && request->groups_in_flight < mesh->pipeline) {
-        string_buffer_append_format(out,
-                                    "%d groups in flight cannot fill %d stages (%d boundary buffers): leave "
-                                    "--pp-inflight at %d\n",
-                                    request->groups_in_flight, mesh->pipeline, request->boundary_buffers,
-                                    mesh->pipeline);
+    if (layout_append_few_groups(mesh->pipeline, request->groups_in_flight, request->boundary_buffers, out)) {
+        string_buffer_append_text(out, "\n");
     }
     if (plan->speed.running_sequences < mesh->pipeline) {
         string_buffer_append_format(

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/string_buffer.h"
+#include "engine/boundary_header.h"
 #include "parallel/shard.h"
 #include "tools/plan_sharing.h"
 
@@ -150,7 +151,9 @@ static void fill_buffers(const struct plan *plan, const struct plan_step_bytes *
     uint64_t scratch = stage->end_layer > stage->first_layer ? step->layers : 0;
     scratch = larger(scratch, stage_index == 0 ? step->embedding : 0);
     scratch = larger(scratch, is_last ? step->head : 0);
-    stage->boundary_bytes = (uint64_t)buffer_count(plan, stage_index) * aligned(rows * row_bytes);
+    uint64_t header_bytes = request->mesh.pipeline > 1 ? BOUNDARY_HEADER_BYTES : 0;
+    stage->boundary_bytes =
+        (uint64_t)buffer_count(plan, stage_index) * aligned(header_bytes + rows * row_bytes);
     stage->step_bytes = aligned(step->batch) + scratch;
     if (is_last && request->draft_limit > 0) {
         stage->draft_bytes =

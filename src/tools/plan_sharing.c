@@ -1,17 +1,20 @@
-/* The engine's own functions, for options that ask for nothing in particular. */
+/* The engine's own functions. */
 #include "tools/plan_sharing.h"
 
 #include "engine/executor_ranks.h"
 #include "parallel/sharing_choice.h"
 
 static struct sluice_parallel_options parallel_of(const struct plan_request *request) {
-    return (struct sluice_parallel_options){.pipeline = request->mesh.pipeline,
-                                            .tensor = request->mesh.tensor,
-                                            .has_expert_parallelism = request->mesh.has_expert_parallelism,
-                                            .row_sharing =
-                                                request->has_sequence_parallelism && request->mesh.tensor > 1
-                                                    ? SLUICE_ROW_SHARING_AUTO
-                                                    : SLUICE_ROW_SHARING_OFF};
+    return (struct sluice_parallel_options){
+        .pipeline = request->mesh.pipeline,
+        .tensor = request->mesh.tensor,
+        .has_expert_parallelism = request->mesh.has_expert_parallelism,
+        .row_sharing = request->has_sequence_parallelism && request->mesh.tensor > 1 ? SLUICE_ROW_SHARING_AUTO
+                                                                                     : SLUICE_ROW_SHARING_OFF,
+        .shared_rows_min = request->shared_rows_min,
+        .row_gather = request->row_gather,
+        .expert_exchange = request->expert_exchange,
+        .shared_experts = request->shared_experts};
 }
 
 static int64_t shared_rows_min(const struct plan_request *request) {
@@ -45,8 +48,13 @@ bool plan_has_whole_shared_experts(const struct model *model, const struct plan_
 }
 
 enum expert_exchange plan_expert_exchange(const struct model *model, const struct plan_request *request) {
-    return sharing_choose_exchange(mesh_group_size(&request->mesh, MESH_GROUP_EXPERT),
-                                   (double)model->expert_picks);
+    struct sluice_parallel_options parallel = parallel_of(request);
+    return executor_ranks_exchange(&parallel, model, mesh_group_size(&request->mesh, MESH_GROUP_EXPERT));
+}
+
+bool plan_gathers_late(const struct plan_request *request) {
+    struct sluice_parallel_options parallel = parallel_of(request);
+    return executor_ranks_gather_late(&parallel);
 }
 
 bool plan_moves_experts(const struct plan_request *request) {

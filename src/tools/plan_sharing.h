@@ -1,4 +1,7 @@
-/* How the ranks of a tensor group share rows in a planned layout: as the engine chooses. Pure functions. */
+/*
+ * How the ranks of a tensor group share rows in a planned layout: as was asked for, else as the engine
+ * chooses. Pure functions.
+ */
 #ifndef SLUICE_TOOLS_PLAN_SHARING_H
 #define SLUICE_TOOLS_PLAN_SHARING_H
 
@@ -25,5 +28,8 @@ int plan_expert_copies(const struct plan_request *request);
 
 /* How shared rows get to their experts. */
 enum expert_exchange plan_expert_exchange(const struct model *model, const struct plan_request *request);
+
+/* Whether attention gathers what its first projections give, rather than rows. */
+bool plan_gathers_late(const struct plan_request *request);
 
 #endif

@@ -1,6 +1,7 @@
 /* Rings or direct exchanges: both send the same bytes per rank. Routing is taken to be uniform. */
 #include "tools/plan_traffic.h"
 
+#include "engine/boundary_header.h"
 #include "parallel/sharing_choice.h"
 #include "tools/plan_sharing.h"
 
@@ -73,8 +74,8 @@ struct plan_traffic plan_traffic_make(const struct plan_traffic_input *input) {
     group.sum = (input->shares_rows ? 1.0 : 2.0) * group.row * input->hidden_size * input->partial_bytes;
     add_layer(input, &group, &out);
     if (input->mesh.pipeline > 1) {
-        out.boundary_bytes =
-            input->rows * input->boundary_row_bytes / (input->shares_rows ? input->mesh.tensor : 1);
+        out.boundary_bytes = BOUNDARY_HEADER_BYTES + input->rows * input->boundary_row_bytes /
+                                                         (input->shares_rows ? input->mesh.tensor : 1);
     }
     /* Columns of all ranks meet on each (G-17); before that the normed rows do, if they are shared. */
     out.logit_bytes = share * input->logit_rows * input->vocabulary_size * sizeof(float);
@@ -84,13 +85,13 @@ struct plan_traffic plan_traffic_make(const struct plan_traffic_input *input) {
     return out;
 }
 
-/* The mean over all layers; the engine gathers behind the first projections. */
-static double attention_row_bytes(const struct model *model, enum dtype activation) {
+/* The mean over all layers. */
+static double attention_row_bytes(const struct model *model, enum dtype activation, bool gathers_late) {
     double sum = 0.0;
     for (int layer = 0; layer < model->layer_count; layer++) {
         struct attention_rows rows;
         model->family->describe_attention_rows(model, activation, layer, &rows);
-        sum += (double)(rows.projected_bytes + rows.chosen_bytes);
+        sum += (double)((gathers_late ? rows.projected_bytes : rows.hidden_bytes) + rows.chosen_bytes);
     }
     return sum / model->layer_count;
 }
@@ -110,7 +111,7 @@ struct plan_traffic_input plan_traffic_input_of(const struct plan *plan, double 
         .rows = rows,
         .logit_rows = logit_rows,
         .hidden_size = (double)model->hidden_size,
-        .attention_row_bytes = attention_row_bytes(model, activation),
+        .attention_row_bytes = attention_row_bytes(model, activation, plan_gathers_late(request)),
         .vocabulary_size = (double)model->vocabulary_size,
         .expert_picks = (double)model->expert_picks,
         .activation_bytes = element,

@@ -187,6 +187,7 @@ static int run_without_rank_2(struct comm *comm, void *context) {
     return failure_count;
 }
 
+/* Spec parallelism D-5: every wait has a deadline, and its report says who, where and how much. */
 static void test_missing_rank_is_reported_in_time(void **state) {
     (void)state;
     struct counter lost = {.count = 0};

@@ -1,6 +1,6 @@
 /*
  * Who has come, who is lost, why a job ends: ranks are child processes that do one thing each (spec
- * parallelism 6.4, T-25).
+ * parallelism 6.4, F-1, T-25).
  */
 #include <setjmp.h>
 #include <stdarg.h>

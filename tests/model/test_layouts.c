@@ -28,7 +28,8 @@ static void test_stages(void **state) {
     layout_expect_same(*state, layouts, sizeof layouts / sizeof layouts[0]);
 }
 
-/* P-1, P-25: any cut, a last stage without layers too, and fewer or more ticks under way than stages. */
+/* P-1, P-25: any cut, a last stage without layers too (CFG-04 at its most), and fewer or more ticks under way
+ * than stages. */
 static void test_cuts_and_ticks(void **state) {
     static const struct layout layouts[] = {
         {2, 1, true, 0, 16, false, OFF, AGRS, CUT, EARLY, 0, 1, "4,4", 0, 1},
@@ -36,6 +37,8 @@ static void test_cuts_and_ticks(void **state) {
         {2, 2, true, 3, 9, true, ON, AGRS, CUT, LATE, 0, 4, "8,0", 0, 1},
         {3, 1, true, 2, 33, true, OFF, AGRS, CUT, EARLY, 0, 2, "1,1,6", 0, 1},
         {3, 1, true, 0, 4, true, OFF, AGRS, CUT, EARLY, 0, 6, "6,1,1", 0, 1},
+        {9, 1, true, 1, 64, true, OFF, AGRS, CUT, EARLY, 0, 0, "1,1,1,1,1,1,1,1,0", 0, 1},
+        {9, 1, true, 0, 9, false, OFF, AGRS, CUT, EARLY, 0, 0, NULL, 0, 1},
         {1, 1, true, 2, 7, true, OFF, AGRS, CUT, EARLY, 0, 3, NULL, 0, 1}};
     layout_expect_same(*state, layouts, sizeof layouts / sizeof layouts[0]);
 }

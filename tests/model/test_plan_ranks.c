@@ -30,6 +30,9 @@ struct ranks_case {
     int drafts;
     enum sluice_numerics numerics;
     int data; /* replicas that share the experts; 0: one */
+    enum sluice_row_gather gather;
+    enum sluice_expert_exchange exchange;
+    enum sluice_shared_experts shared;
 };
 
 /* A plan and an engine for the same. */
@@ -58,10 +61,16 @@ static void pair_open(struct pair *pair, const struct ranks_case *asked) {
         .has_expert_parallelism = asked->has_expert_parallelism,
         .has_movable_experts = asked->moves_experts,
         .expert_copies = asked->moves_experts ? asked->tensor : 0,
+        .row_gather = asked->gather,
+        .expert_exchange = asked->exchange,
+        .shared_experts = asked->shared,
         .row_sharing = asked->shares_rows ? SLUICE_ROW_SHARING_AUTO : SLUICE_ROW_SHARING_OFF};
     int data = asked->data == 0 ? 1 : asked->data;
     request.mesh = (struct mesh_shape){data, 1, 1, asked->tensor, asked->has_expert_parallelism};
     request.has_sequence_parallelism = asked->shares_rows;
+    request.row_gather = asked->gather;
+    request.expert_exchange = asked->exchange;
+    request.shared_experts = asked->shared;
     request.has_movable_experts = asked->moves_experts;
     request.expert_copies = options.parallel.expert_copies;
     request.numerics = (enum numerics)asked->numerics;
@@ -117,6 +126,21 @@ static void memory_is_planned_to_the_byte(void **state) {
                                  .shares_rows = i / 4 % 2 == 0,
                                  .drafts = i / 8 * 2,
                                  .numerics = i % 3 == 0 ? SLUICE_NUMERICS_IDEAL : SLUICE_NUMERICS_NATIVE});
+    }
+}
+
+/* S-12 to S-15 and 5.2: what else may be asked for than what the engine chooses. */
+static void ways_that_are_asked_for_are_planned(void **state) {
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        expect_same_memory(&(struct ranks_case){
+            .tensor = 2,
+            .has_expert_parallelism = true,
+            .shares_rows = true,
+            .gather = i % 2 == 0 ? SLUICE_ROW_GATHER_EARLY : SLUICE_ROW_GATHER_LATE,
+            .exchange = i / 2 % 2 == 0 ? SLUICE_EXPERT_EXCHANGE_GATHER : SLUICE_EXPERT_EXCHANGE_DISPATCH,
+            .shared = i / 4 == 0 ? SLUICE_SHARED_EXPERTS_CUT : SLUICE_SHARED_EXPERTS_WHOLE,
+            .numerics = SLUICE_NUMERICS_NATIVE});
     }
 }
 
@@ -213,18 +237,20 @@ static double sent_bytes(const struct pair *pair) {
 /* Where experts are cut it does not matter which ones are picked, and all is known beforehand. */
 static void bytes_are_planned_to_the_byte(void **state) {
     (void)state;
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 16; i++) {
         struct pair pair;
-        const struct ranks_case asked = {.tensor = i % 2 == 0 ? 2 : 4,
-                                         .shares_rows = i / 2 % 2 == 0,
-                                         .numerics =
-                                             i / 4 == 0 ? SLUICE_NUMERICS_IDEAL : SLUICE_NUMERICS_NATIVE};
+        const struct ranks_case asked = {
+            .tensor = i % 2 == 0 ? 2 : 4,
+            .shares_rows = i / 2 % 2 == 0,
+            .gather = i < 8 ? SLUICE_ROW_GATHER_AUTO : SLUICE_ROW_GATHER_EARLY,
+            .shared = i < 8 ? SLUICE_SHARED_EXPERTS_AUTO : SLUICE_SHARED_EXPERTS_CUT,
+            .numerics = i / 4 % 2 == 0 ? SLUICE_NUMERICS_IDEAL : SLUICE_NUMERICS_NATIVE};
         pair_open(&pair, &asked);
         double planned = planned_bytes(&pair);
         double sent = sent_bytes(&pair);
         if (fabs(planned - sent) > 0.5) {
-            fail_msg("tp %d, sp %d: %.1f bytes were planned and %.1f sent", asked.tensor, asked.shares_rows,
-                     planned, sent);
+            fail_msg("tp %d, sp %d, gather %d, shared %d: %.1f bytes were planned and %.1f sent",
+                     asked.tensor, asked.shares_rows, (int)asked.gather, (int)asked.shared, planned, sent);
         }
         pair_close(&pair);
     }
@@ -256,6 +282,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_planned_to_the_byte),
         cmocka_unit_test(replicas_that_share_experts_are_planned),
+        cmocka_unit_test(ways_that_are_asked_for_are_planned),
         cmocka_unit_test(places_of_moving_experts_are_planned),
         cmocka_unit_test(bytes_are_planned_to_the_byte),
         cmocka_unit_test(bytes_of_whole_experts_are_planned_nearly),

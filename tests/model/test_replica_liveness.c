@@ -1,6 +1,6 @@
 /*
- * Replicas that share experts stay in step (spec parallelism 5.6, T-16, F-2): with ranks that are slow at
- * random, requests that come, end and are given up at random, drafts of other lengths on each replica, and
+ * Replicas that share experts stay in step (spec parallelism 5.6, T-16, D-3, F-2): with ranks that are slow
+ * at random, requests that come, end and are given up at random, drafts of other lengths on each replica, and
  * one that has nothing to do, nothing stalls and no token changes. With several stages the next tick is
  * agreed on while the first stage computes this one (E-18). When nobody has work all sleep. What one replica
  * cannot go on from ends the requests of all, soon; a draft layer without numbers ends those of its replica

@@ -129,6 +129,7 @@ static void bias_keeps_its_precision(void **state) {
     assert_int_equal(experts[1], 14);
 }
 
+/* Spec parallelism E-10. */
 static void ties_go_to_the_lower_expert(void **state) {
     const float logits[8] = {0, 3, 1, 3, 0, 3, 1, 3};
     struct routing routing = {.fixture = *state, .scaling = 1.0f, .logits = logits, .experts = 8};

@@ -370,6 +370,7 @@ static void rows_of_linear_maps(void **state) {
     }
 }
 
+/* Spec parallelism E-12. */
 static void rows_of_experts(void **state) {
     for (int numerics = 0; numerics < NUMERICS_COUNT; numerics++) {
         struct scene scene;

@@ -180,7 +180,8 @@ static void experts_in_bf16(void **state) {
     expect_experts(*state, WEIGHT_PLAIN, NUMERICS_NATIVE);
 }
 
-/* Slots in order, the shared expert last: (2^24 + 1) - 2^24 is 0 in fp32, 2^24 - 2^24 + 1 is 1. */
+/* Slots in order, the shared expert last (spec parallelism E-11): (2^24 + 1) - 2^24 is 0 in fp32, 2^24 - 2^24
+ * + 1 is 1. */
 static void combine_adds_in_slot_order(void **state) {
     struct op_fixture *fixture = *state;
     const float routed[2][3][2] = {{{0x1p24f, 1}, {1, 2}, {-0x1p24f, 3}},

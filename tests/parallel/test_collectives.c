@@ -328,6 +328,7 @@ static void moved_experts_give_what_one_rank_gives(void **state) {
     }
 }
 
+/* E-6, E-8: with fewer rows than ranks, too, some of which then bring none and get none. */
 static void experts_give_what_one_rank_gives(void **state) {
     (void)state;
     static const int64_t row_counts[] = {1, 2, 3, 4, 7, 8, EXPERT_ROWS};

@@ -38,12 +38,10 @@ static void cfg_01_rank_count(void **state) {
 
 static void cfg_04_stages(void **state) {
     (void)state;
-    ALLOWED(layout_check_stages(43, 43, false));
-    ALLOWED(layout_check_stages(44, 43, true));
-    REFUSED(layout_check_stages(44, 43, false), STATUS_BAD_CONFIG, "44 pipeline stages", "43 layers",
-            "at most 43");
-    REFUSED(layout_check_stages(45, 43, true), STATUS_BAD_CONFIG, "45 pipeline stages", "43 layers",
-            "at most 44", "head alone");
+    ALLOWED(layout_check_stages(43, 43));
+    ALLOWED(layout_check_stages(44, 43));
+    REFUSED(layout_check_stages(45, 43), STATUS_BAD_CONFIG, "45 pipeline stages", "43 layers", "at most 44",
+            "head alone");
 }
 
 static void cfg_10_draft_tensors(void **state) {
@@ -54,35 +52,11 @@ static void cfg_10_draft_tensors(void **state) {
             "num_speculative_tokens 2", "7 draft tensors", "mtp.0.e_proj.weight");
 }
 
-static void cfg_12_draft_stage(void **state) {
-    (void)state;
-    ALLOWED(layout_check_draft_stage(3, 4));
-    REFUSED(layout_check_draft_stage(2, 4), STATUS_BAD_CONFIG, "stage 2", "stage 3");
-}
-
-/* Rank 1 does not reach rank 2, nor 2 rank 0; nobody needs to reach itself by this. */
-static void cfg_13_peer_access(void **state) {
-    (void)state;
-    bool reaches[9] = {false, true, true, true, false, false, false, true, false};
-    REFUSED(layout_check_peer_access(reaches, 3), STATUS_UNSUPPORTED, "rank 1 of the expert group",
-            "that of rank 2");
-    reaches[1 * 3 + 2] = true;
-    REFUSED(layout_check_peer_access(reaches, 3), STATUS_UNSUPPORTED, "rank 2 of the expert group",
-            "that of rank 0");
-    reaches[2 * 3 + 0] = true;
-    ALLOWED(layout_check_peer_access(reaches, 3));
-}
-
 static void cfg_14_reserved(void **state) {
     (void)state;
-    static const int equal[] = {4, 4, 4};
-    static const int unequal[] = {4, 4, 2};
     const struct mesh_shape context = {1, 1, 2, 1, true};
-    ALLOWED(layout_check_reserved(&mesh, NULL));
-    ALLOWED(layout_check_reserved(&mesh, equal));
-    REFUSED(layout_check_reserved(&context, NULL), STATUS_UNSUPPORTED, "context parallelism of 2");
-    REFUSED(layout_check_reserved(&mesh, unequal), STATUS_UNSUPPORTED, "stage 2",
-            "different tensor parallel sizes per stage");
+    ALLOWED(layout_check_reserved(&mesh));
+    REFUSED(layout_check_reserved(&context), STATUS_UNSUPPORTED, "context parallelism of 2", "-cp");
 }
 
 static void cfg_16_page_tokens(void **state) {
@@ -103,6 +77,15 @@ static void cfg_17_buffers(void **state) {
     ALLOWED(layout_check_buffers(3, 1, 3));
     REFUSED(layout_check_buffers(3, 5, 2), STATUS_USAGE, "2 boundary buffers", "5 groups", "3 stages",
             "at least 3");
+    struct string_buffer text = {0};
+    assert_false(layout_append_few_groups(3, 0, 3, &text));
+    assert_false(layout_append_few_groups(3, 3, 3, &text));
+    assert_false(layout_append_few_groups(1, 1, 2, &text));
+    assert_int_equal(text.length, 0);
+    assert_true(layout_append_few_groups(3, 2, 4, &text));
+    assert_string_equal(string_buffer_text(&text), "2 groups in flight cannot fill 3 stages (4 boundary "
+                                                   "buffers): leave --pp-inflight at 3");
+    string_buffer_deinit(&text);
 }
 
 static void cfg_19_expert_table(void **state) {
@@ -129,13 +112,20 @@ static void cfg_20_sums(void **state) {
     }
 }
 
+static void cfg_20_disk_tier(void **state) {
+    (void)state;
+    ALLOWED(layout_check_disk_tier("cpu", &(struct mesh_shape){1, 1, 1, 1, true}));
+    REFUSED(layout_check_disk_tier("cpu", &mesh), STATUS_UNSUPPORTED, "the cpu backend", "--prefix-cache-dir",
+            "-dp 2 -pp 3 -tp 4", "the nearest supported");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cfg_01_rank_count),    cmocka_unit_test(cfg_04_stages),
-        cmocka_unit_test(cfg_10_draft_tensors), cmocka_unit_test(cfg_12_draft_stage),
-        cmocka_unit_test(cfg_13_peer_access),   cmocka_unit_test(cfg_14_reserved),
+        cmocka_unit_test(cfg_10_draft_tensors), cmocka_unit_test(cfg_14_reserved),
         cmocka_unit_test(cfg_16_page_tokens),   cmocka_unit_test(cfg_17_buffers),
-        cmocka_unit_test(cfg_19_expert_table),  cmocka_unit_test(cfg_20_sums),
+        cmocka_unit_test(cfg_19_expert_table),  cmocka_unit_test(cfg_20_disk_tier),
+        cmocka_unit_test(cfg_20_sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

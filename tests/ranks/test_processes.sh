@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Ranks as processes from outside: same text, exit codes, lost ranks (T-22, T-24), no process left behind, idle
-# ranks. Usage: test_processes.sh PROGRAM SOURCE_DIR
+# ranks. Usage: test_processes.sh PROGRAM SOURCE_DIR SLOW_LOAD_LIBRARY
 set -u
 program=$1
 model=$2/models/mini-v4
+slow_load=$3
 # shellcheck source=tests/cli/support.sh
 . "$2/tests/cli/support.sh"
 ranks=(-pp 2 -tp 2 --distributed-executor-backend mpi --deadline-seconds 2)
@@ -122,6 +123,32 @@ lose() {
     grep -qE "^sluice generate: rank $rank of 4 on host $(hostname) \($(place "$rank"), tick [0-9]+, .*\) $fate" \
         "$work/errors" || fail "$name: $(cat "$work/errors")"
 }
+
+# B61: a rank that dies while it loads, which others wait for, is found within 15 s, long before any deadline.
+lose_loading() {
+    local rank=$1 call=$2 code=0 began
+    rm -f "$work/loading"
+    SLOW_LOAD_RANK=$rank SLOW_LOAD_CALL=$call SLOW_LOAD_MARK=$work/loading LD_PRELOAD=$slow_load start "${decode[@]}" \
+        --deadline-seconds 30
+    for _ in $(seq 400); do
+        [ -e "$work/loading" ] && break
+        sleep 0.05
+    done
+    [ -e "$work/loading" ] || fail "rank $rank does not load: $(cat "$work/errors")"
+    began=$(date +%s%N)
+    kill -KILL "${pids[rank]}"
+    wait "$launcher" || code=$?
+    local milliseconds=$((($(date +%s%N) - began) / 1000000))
+    nothing_left "rank $rank dies while it loads"
+    equal "rank $rank dies while it loads: exit code" 1 "$code"
+    [ "$milliseconds" -lt 15000 ] || fail "rank $rank dies while it loads: took $milliseconds ms"
+    grep -qE "^sluice generate: rank $rank of 4 on host $(hostname) \(.*\) has died" "$work/errors" ||
+        fail "rank $rank dies while it loads: $(cat "$work/errors")"
+}
+for call in 1 2; do
+    lose_loading 0 $call
+    lose_loading 3 $call
+done
 drafts=(--speculative-config '{"method":"mtp","num_speculative_tokens":2}' --no-mtp-adaptive)
 for rank in 0 1 3; do
     lose "rank $rank dies while it drafts" $rank KILL 3000 "has died" "${decode[@]}" "${drafts[@]}"

@@ -23,6 +23,9 @@
 /* Spec parallelism P-14: S residual streams of H elements, two bytes each in native numerics (P-14a). */
 enum { STREAMS = 4, HIDDEN = 256, BOUNDARY_ROW_BYTES = STREAMS * HIDDEN * 2 };
 
+/* And A.1: in front of each step's rows. */
+enum { HEADER_BYTES = 64 };
+
 enum { PROMPT = 96, ANSWER = 100, TRIES = 4 };
 
 enum { REST_NANOSECONDS = 100000000 };
@@ -102,7 +105,8 @@ static void expect_bytes(const struct sluice_engine_stats *stats, const struct l
     for (int i = 0; i < layout->pipeline; i++) {
         const struct sluice_stage_stats *stage = &stats->stages[i];
         bool is_last = i == layout->pipeline - 1;
-        int64_t boundary = is_last ? 0 : stats->step_rows * BOUNDARY_ROW_BYTES * layout->tensor;
+        int64_t sent = stats->step_rows * BOUNDARY_ROW_BYTES + stats->steps * HEADER_BYTES;
+        int64_t boundary = is_last ? 0 : sent * layout->tensor;
         assert_int_equal(stage->boundary_bytes, boundary);
         assert_true((stage->sum_bytes > 0) == (layout->tensor > 1));
         assert_true((stage->relay_bytes > 0) == (layout->tensor > 1));
@@ -155,8 +159,10 @@ static void expect_replicas(void) {
     assert_int_equal(stats.finished_requests, 4);
     for (int i = 0; i < 2; i++) {
         const struct sluice_stage_stats *stage = &stats.stages[i];
-        int64_t boundary = i == 0 ? stats.step_rows * BOUNDARY_ROW_BYTES : 0;
-        assert_int_equal(stage->boundary_bytes, boundary);
+        /* Ticks of a replica without rows are headers alone. */
+        int64_t headers = stage->boundary_bytes - (i == 0 ? stats.step_rows * BOUNDARY_ROW_BYTES : 0);
+        assert_int_equal(headers % HEADER_BYTES, 0);
+        assert_true(i == 0 ? headers >= stats.steps * HEADER_BYTES : headers == 0);
         assert_true(stage->compute_seconds > 0.0 && stage->exchange_bytes + stage->gather_bytes > 0);
         assert_true(stage->plan_bytes > 0);
         assert_true(stage->feedback_bytes > 0);

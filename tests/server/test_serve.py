@@ -464,6 +464,7 @@ def test_refused_command_lines(folder):
             ([MODEL, "--root-path", "llm/"], 2, "begins with a slash"),
             ([MODEL, "--default-chat-template-kwargs", "[]"], 2, "JSON object"),
             ([MODEL, "--max-num-seqs", "0"], 2, "between 1 and"),
+            ([MODEL, "-dp", "2", "--hosts", "a,b"], 2, "-dp 2 makes 2 workers of one rank each"),
             ([folder + "/nowhere"], 1, "nowhere"),
             ([MODEL, "--port", str(taken.getsockname()[1])], 1, "another port"),
             ([MODEL, "--memory-limit", "1"], 1, "memory"),

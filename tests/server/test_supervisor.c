@@ -1,6 +1,7 @@
 /*
  * Workers that die, hang and do not start: every accepted request ends with the text it would have had, and
- * nothing is left behind. The workers are those of the program, on mini-v4.
+ * nothing is left behind (spec parallelism F-3, F-4 a, T-24). The workers are those of the program, on
+ * mini-v4.
  */
 #include <setjmp.h>
 #include <signal.h>

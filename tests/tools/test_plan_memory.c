@@ -197,15 +197,16 @@ static void drafting_costs_no_copy_of_the_streams(void **state) {
         assert_int_equal(with->weight_bytes[PLAN_DRAFT_EMBEDDING], is_last ? (uint64_t)129280 * 7168 * 2 : 0);
         assert_true((with->weight_bytes[PLAN_DRAFT_LAYER] > 0) == is_last);
         assert_int_equal(with->boundary_bytes, without->boundary_bytes);
-        /* The rotation: three buffers in the middle, two at the ends, of 448 MiB each. */
+        /* The rotation: three buffers in the middle, two at the ends, of 448 MiB each and a header (A.1). */
         uint64_t buffers = s == 0 || is_last ? 2 : 3;
-        assert_int_equal(without->boundary_bytes, buffers * 448 * 1048576);
+        assert_int_equal(without->boundary_bytes, buffers * (448 * 1048576 + 64));
     }
     /* 14.7 MB each. */
     expect_near((double)on.plan.stages[3].draft_bytes / 2, 14.7e6, 0.01);
+    /* S-11: where ranks share rows, the streams are divided by T. */
     off.request.has_sequence_parallelism = true;
     plan_fixture_make(&off, 1, 4, 8);
-    assert_int_equal(off.plan.stages[1].boundary_bytes, 3 * 448 * 1048576 / 8);
+    assert_int_equal(off.plan.stages[1].boundary_bytes, 3 * (448 * 1048576 / 8 + 64));
     plan_fixture_close(&off);
     plan_fixture_close(&on);
 }
