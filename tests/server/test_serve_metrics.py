@@ -127,6 +127,7 @@ def stages_of(server):
 
 
 # Spec parallelism P-14: 4 residual streams of the model's hidden size, two bytes each.
+BOUNDARY_HEADER_BYTES = 64  # P-17, one for each step
 BOUNDARY_ROW_BYTES = 4 * json.load(open(MODEL + "/config.json", encoding="ascii"))["hidden_size"] * 2
 
 
@@ -135,7 +136,9 @@ def test_stages(server):
     server.post("/v1/chat/completions", story(200))
     wait_until(lambda: value(server, "vllm:iteration_tokens_total_sum") >= 200, PATIENCE, "no steps are told")
     wait_until(lambda: stages_of(server)[1][("0", "1", "boundary")] ==
-               value(server, "vllm:iteration_tokens_total_sum") * BOUNDARY_ROW_BYTES, PATIENCE, "boundaries have other bytes")
+               value(server, "vllm:iteration_tokens_total_sum") * BOUNDARY_ROW_BYTES +
+               value(server, "vllm:iteration_tokens_total_count") * BOUNDARY_HEADER_BYTES, PATIENCE,
+               "boundaries have other bytes")
     stages, links = stages_of(server)
     assert len(stages) == 2 and all(stage["compute"] > 0 and stage["wait"] > 0 for stage in stages), stages
     totals = [sum(stage.values()) for stage in stages]
