@@ -119,6 +119,8 @@ struct sluice_parallel_options {
     bool has_movable_experts; /* whole experts move between the ranks of a stage with what is asked of them */
     int expert_copies;        /* then: places of a layer beyond its experts, for those that are wanted most */
     int expert_move_interval; /* and steps from one placement to the next, at least 2; 0: 3000 */
+    double deadline_seconds;  /* threads: a rank that gets nowhere for so long ends all of them; twenty times
+                                 that  in the first steps, which may read weights; 0: 30 */
     struct sluice_job *job; /* sluice/job.h; as many processes as there are ranks; NULL: threads; borrowed */
 };
 

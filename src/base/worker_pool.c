@@ -280,6 +280,10 @@ unsigned worker_pool_thread_count(const struct worker_pool *pool) {
     return pool->thread_count;
 }
 
+uint64_t worker_pool_progress(const struct worker_pool *pool) {
+    return atomic_load_explicit(&pool->next_task, memory_order_relaxed);
+}
+
 /*
  * Moves the caller off a worker's core, where the two would take turns until the system notices. The caller
  * keeps its own mask: it is not ours, and threads that it starts later inherit it.
@@ -325,6 +329,7 @@ void worker_pool_run(struct worker_pool *pool, size_t task_count,
                      void (*task)(void *context, size_t index, unsigned worker), void *context) {
     if (pool->thread_count == 1 || task_count <= 1) {
         for (size_t i = 0; i < task_count; i++) {
+            atomic_store_explicit(&pool->next_task, i + 1, memory_order_relaxed);
             task(context, i, 0);
         }
         return;

@@ -13,6 +13,7 @@
 #define SLUICE_BASE_WORKER_POOL_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/status.h"
 
@@ -31,6 +32,9 @@ enum status worker_pool_create(unsigned thread_count, struct worker_pool **out);
 void worker_pool_destroy(struct worker_pool **pool);
 
 unsigned worker_pool_thread_count(const struct worker_pool *pool);
+
+/* A number that changes when a task of a run begins, and says nothing else. Any thread. */
+uint64_t worker_pool_progress(const struct worker_pool *pool);
 
 /* Calls task(context, index, worker) for each index below `task_count`; `worker` is below the thread count.
  */

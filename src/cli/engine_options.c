@@ -162,6 +162,7 @@ static enum status read_parallel(const struct cli_options *options, struct sluic
     *out = (struct sluice_parallel_options){
         .job = options->job,
         .data = cli_replicas_share_experts(options) ? (int)options->data_parallel_size : 1,
+        .deadline_seconds = options->deadline_seconds,
         .pipeline = (int)options->pipeline_parallel_size,
         .tensor = (int)options->tensor_parallel_size,
         .context = (int)options->context_parallel_size,

@@ -43,8 +43,10 @@ static const struct option_row layout_rows[] = {
      .minimum = 0.1,
      .maximum = 86400,
      .value_name = "S",
-     .help = "How long a rank that is a process may wait for another, twenty times that at the start, and a "
-             "server for a sign of life of its worker.",
+     .help =
+         "How long a rank that is a process may wait for another, or one that is a thread compute without "
+         "getting anywhere, twenty times that at the start; and a server wait for a sign of life of its "
+         "worker.",
      FIELD(deadline_seconds)},
     {.name = "link",
      .type = OPTION_TEXT,

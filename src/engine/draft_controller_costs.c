@@ -398,8 +398,9 @@ void draft_costs_observe_passes(struct draft_costs *costs, const struct draft_pa
         return;
     }
     if (passes->prompt_rows > 0) {
-        double others = draft_costs_passes(costs, passes) - costs->prompt_row_seconds * passes->prompt_rows;
-        draft_costs_observe_prompts(costs, passes->prompt_rows, seconds - others);
+        struct draft_passes others = *passes;
+        others.prompt_rows = 0;
+        draft_costs_observe_prompts(costs, passes->prompt_rows, seconds - draft_costs_passes(costs, &others));
         return;
     }
     if (passes->sequence_count < 1) {

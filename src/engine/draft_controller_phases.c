@@ -20,6 +20,7 @@ enum {
 };
 
 static const double HYSTERESIS_GAIN = 1.03;
+static const double ELSEWHERE_GAIN = 1.01;    /* ends patience with a length of another load */
 static const double START_MISSED_TICKS = 0.3; /* about what the first drafts of an empty window cost */
 static const double HOPELESS_GAIN = 0.9;      /* ends a trial early */
 static const double NEAR_GAIN = 0.97;         /* drafting may pay soon */
@@ -46,16 +47,17 @@ static void enter(struct draft_phases *phases, enum draft_phase phase) {
     phases->phase_ticks = 0;
 }
 
-static void set_length(struct draft_phases *phases, int32_t length, int64_t tick) {
+static void set_length(struct draft_phases *phases, int32_t length, const struct draft_moment *moment) {
     if (length == 0 && phases->length > 0) {
         phases->off_ticks = 0;
-        phases->next_trial_tick = tick + phases->trial_wait_ticks;
+        phases->next_trial_tick = moment->tick + phases->trial_wait_ticks;
     }
     if (length > 0 && phases->length == 0) {
         phases->on_ticks = 0;
-        phases->next_excursion_tick = tick + phases->excursion_wait_ticks;
+        phases->next_excursion_tick = moment->tick + phases->excursion_wait_ticks;
     }
     phases->length = length;
+    phases->right_load = moment->load;
     phases->other_best_ticks = 0;
     phases->missed_ticks = 0;
     phases->no_room_ticks = 0;
@@ -78,38 +80,49 @@ static struct draft_decision draft(const struct draft_values *values, int32_t le
     return (struct draft_decision){.regime = DRAFT_REGIME_DRAFT, .taken = values->taken[length]};
 }
 
-/* Changes the length if another is clearly better, or a little better for long enough. */
-static void follow_estimates(struct draft_phases *phases, const struct draft_values *values, int64_t tick) {
+/* Whether the steady length was right, but for another number of sequences. */
+static bool is_elsewhere(const struct draft_phases *phases, const struct draft_moment *moment) {
+    return phases->length > 0 && moment->load != phases->right_load;
+}
+
+/*
+ * Changes the length if another is clearly better, or a little better for long enough. At a new load there is
+ * nothing to wait for: it is not the estimates that changed.
+ */
+static void follow_estimates(struct draft_phases *phases, const struct draft_values *values,
+                             const struct draft_moment *moment) {
     int32_t best = values->best_length;
     if (best == phases->length) {
         phases->other_best_ticks = 0;
         phases->missed_ticks = 0;
+        phases->right_load = moment->load;
         return;
     }
     if (phases->length == 0) {
         phases->missed_ticks += values->gain[best] - 1;
         if (phases->missed_ticks >= START_MISSED_TICKS) {
-            set_length(phases, best, tick);
+            set_length(phases, best, moment);
         }
         return;
     }
     int32_t patience = best == 0 ? SWITCH_HYSTERESIS_TICKS : LENGTH_HYSTERESIS_TICKS;
+    double needed = is_elsewhere(phases, moment) ? ELSEWHERE_GAIN : HYSTERESIS_GAIN;
     phases->other_best_ticks++;
-    if (values->gain[best] > HYSTERESIS_GAIN * values->gain[phases->length] ||
-        phases->other_best_ticks >= patience) {
-        set_length(phases, best, tick);
+    if (values->gain[best] > needed * values->gain[phases->length] || phases->other_best_ticks >= patience) {
+        set_length(phases, best, moment);
     }
 }
 
 /* Not enough room for the steady length: what fits, for this tick. Nowhere for long: drafting is off. */
 static struct draft_decision draft_in_small_room(struct draft_phases *phases,
-                                                 const struct draft_values *values, int64_t tick) {
+                                                 const struct draft_values *values,
+                                                 const struct draft_moment *moment) {
     if (values->best_length > 0) {
         phases->no_room_ticks = 0;
         return draft(values, values->best_length);
     }
     if (++phases->no_room_ticks >= WARM_TICKS) {
-        set_length(phases, 0, tick);
+        set_length(phases, 0, moment);
     }
     return (struct draft_decision){.regime = DRAFT_REGIME_WARM};
 }
@@ -210,7 +223,7 @@ static struct draft_decision decide_confirm(struct draft_phases *phases, const s
         return end_trial(phases, moment->tick, values->broad_gain > NEAR_GAIN);
     }
     enter(phases, DRAFT_PHASE_STEADY);
-    set_length(phases, values->best_length, moment->tick);
+    set_length(phases, values->best_length, moment);
     return draft(values, values->best_length);
 }
 
@@ -227,7 +240,7 @@ static struct draft_decision decide_on(struct draft_phases *phases, struct draft
         phases->trial_wait_ticks = TRIAL_FIRST_WAIT;
     }
     if (phases->length > values->length_max) {
-        return draft_in_small_room(phases, values, moment->tick);
+        return draft_in_small_room(phases, values, moment);
     }
     if (phases->probe_is_due || draft_guard_is_due(guard, moment->load)) {
         draft_guard_begin_probe(guard);
@@ -236,16 +249,16 @@ static struct draft_decision decide_on(struct draft_phases *phases, struct draft
         enter(phases, DRAFT_PHASE_PROBE);
         return (struct draft_decision){.regime = DRAFT_REGIME_COLD};
     }
-    if (begin_excursion(phases, moment)) {
+    if (!is_elsewhere(phases, moment) && begin_excursion(phases, moment)) {
         return decide_excursion(phases, values);
     }
-    follow_estimates(phases, values, moment->tick);
+    follow_estimates(phases, values, moment);
     return phases->length > 0 ? draft(values, phases->length) : stay_off(phases, values);
 }
 
 static struct draft_decision decide_off(struct draft_phases *phases, const struct draft_moment *moment,
                                         const struct draft_values *values) {
-    follow_estimates(phases, values, moment->tick);
+    follow_estimates(phases, values, moment);
     if (phases->length > 0) {
         return draft(values, phases->length);
     }
@@ -274,7 +287,7 @@ struct draft_decision draft_phases_decide(struct draft_phases *phases, struct dr
                         draft_guard_holds(guard, moment->load, moment->tick);
     if (is_forbidden) {
         enter(phases, DRAFT_PHASE_STEADY);
-        set_length(phases, 0, moment->tick);
+        set_length(phases, 0, moment);
         phases->off_ticks = WARM_TICKS;
         return (struct draft_decision){.regime = DRAFT_REGIME_COLD};
     }

@@ -29,6 +29,7 @@ struct draft_phases {
     enum draft_phase phase;
     int32_t phase_ticks;
     int32_t length;           /* longest draft of steady ticks; 0: drafting is off */
+    int32_t right_load;       /* at which that was the best */
     int32_t other_best_ticks; /* ticks in a row in which another length seemed better */
     double missed_ticks;      /* that drafting would have saved, while it is off and seems better */
     int32_t off_ticks;        /* since drafting stopped */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/spread.h"
 #include "engine/lockstep.h"
 
 enum { PROFILE_REPEATS = 3, PROFILE_SIZES_MAX = 32 };
@@ -36,11 +37,10 @@ static int32_t smaller(int32_t a, int32_t b) {
     return a < b ? a : b;
 }
 
-/* Knuth's multiplicative hash spreads neighbours over the vocabulary. */
+/* Tokens from all over the vocabulary: each embedding, and the experts of each, from elsewhere. */
 static void spread_tokens(struct profile *profile, int64_t vocabulary_size) {
     for (int32_t i = 0; i < profile->rows_most; i++) {
-        uint32_t mixed = (uint32_t)i * 2654435761U;
-        profile->tokens[i] = (int32_t)(((uint64_t)mixed * (uint64_t)vocabulary_size) >> 32);
+        profile->tokens[i] = (int32_t)spread_number((uint32_t)i, (uint64_t)vocabulary_size);
     }
 }
 

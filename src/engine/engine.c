@@ -107,9 +107,19 @@ static void stop_threads(struct sluice_engine *engine) {
     }
 }
 
+/* A thread that hangs cannot be ended, nor what it works with be freed. */
+static bool is_hanging(const struct sluice_engine *engine) {
+    const struct engine_core *core = engine->replicas[0].work.core;
+    return core != NULL && core->team != NULL && rank_team_is_hanging(core->team);
+}
+
 void sluice_engine_close(struct sluice_engine **engine_pointer) {
     struct sluice_engine *engine = *engine_pointer;
     if (engine == NULL) {
+        return;
+    }
+    if (is_hanging(engine)) {
+        *engine_pointer = NULL;
         return;
     }
     stop_threads(engine);
@@ -157,7 +167,7 @@ struct sluice_engine_stats sluice_engine_stats(struct sluice_engine *engine) {
 }
 
 bool sluice_engine_is_lost(const struct sluice_engine *engine) {
-    bool is_lost = false;
+    bool is_lost = is_hanging(engine);
     for (int i = 0; i < engine->replica_count; i++) {
         is_lost |= atomic_load(&engine->replicas[i].work.is_lost);
     }

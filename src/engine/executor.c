@@ -6,6 +6,7 @@
 #include "engine/batch_upload.h"
 #include "engine/executor_internal.h"
 #include "engine/executor_shares.h"
+#include "engine/rank_watchdog.h"
 
 /* With so many bytes in front of its first tensor. */
 static enum status alloc_boundary(struct executor *executor, int64_t rows, size_t header_bytes,
@@ -144,6 +145,10 @@ static enum status alloc_memory(struct executor *executor) {
     size_t step_bytes = executor->arena.high_water;
     TRY(device_arena_init(&executor->arena, executor->options.device, step_bytes));
     executor->queue.stream = executor->options.stream;
+    if (executor->options.ranks != NULL && executor->options.ranks->pulse != NULL) {
+        executor->options.ranks->pulse->pool = executor->options.pool;
+        executor->queue.pulse = &executor->options.ranks->pulse->ops;
+    }
     TRY(alloc_boundaries(executor));
     size_t integers = batch_upload_count(executor->options.row_limit, executor->options.segment_limit);
     executor->staging = calloc(integers, sizeof *executor->staging);

@@ -4,7 +4,7 @@
 
 #include "parallel/sharing_choice.h"
 
-enum { SHARED_ROWS_PER_RANK = 4, WARM_UP_TICKS = 8 };
+enum { SHARED_ROWS_PER_RANK = 4 };
 
 static void set_deadline(struct comm *comm, double seconds) {
     if (comm != NULL) {
@@ -16,7 +16,7 @@ void executor_ranks_begin_tick(struct executor_ranks *ranks, uint64_t number) {
     if (ranks->watch != NULL) {
         atomic_store(&ranks->watch->tick, number);
     }
-    if (number == WARM_UP_TICKS && ranks->deadline_seconds > 0) {
+    if (number == EXECUTOR_WARM_UP_TICKS && ranks->deadline_seconds > 0) {
         set_deadline(ranks->control, ranks->deadline_seconds);
         set_deadline(ranks->step.tensor, ranks->deadline_seconds);
         set_deadline(ranks->step.experts, ranks->deadline_seconds);

@@ -27,6 +27,11 @@
 #include "parallel/step.h"
 #include "sluice/engine.h"
 
+/* Ticks that may have to read weights: waits have longer deadlines in them. */
+enum { EXECUTOR_WARM_UP_TICKS = 8 };
+
+struct rank_pulse;
+
 struct executor_ranks {
     struct step_ranks step; /* of the stage; its scratch is the executor's to make */
     struct comm *control;  /* the leader and all ranks, by stage and in it by tensor rank; owned by the rank's
@@ -52,6 +57,7 @@ struct executor_ranks {
     int64_t expert_moves;          /* experts that this rank got of others */
     double expert_imbalance;       /* before the last choice of a placement, on its first rank; 0: none yet */
     struct comm_watch *watch;      /* NULL: nobody looks */
+    struct rank_pulse *pulse;      /* of a rank that is a thread; NULL: nobody looks */
     double deadline_seconds;       /* of waits once the first ticks are over; 0: the groups' own */
 };
 

@@ -16,8 +16,6 @@
 #include "lib/hash.h"
 #include "lib/secret_file.h"
 
-static const double DEADLINE_SECONDS_DEFAULT = 30;
-
 enum {
     ENGINES_AT_ONCE_MAX = (COMM_MPI_GROUP_IDS - 1) / JOB_GROUPS_PER_TEAM,
     REPLICA_TEXT_BYTES = 48,
@@ -76,8 +74,7 @@ int job_host_rank_count(const struct sluice_job *job) {
 }
 
 static enum status join(struct sluice_job *job, const struct sluice_job_options *options) {
-    job->deadline_seconds =
-        options->deadline_seconds > 0 ? options->deadline_seconds : DEADLINE_SECONDS_DEFAULT;
+    job->deadline_seconds = options->deadline_seconds > 0 ? options->deadline_seconds : JOB_DEADLINE_SECONDS;
     if (options->peer_secret_file != NULL) {
         TRY(secret_file_read(options->peer_secret_file, &job->secret));
     }

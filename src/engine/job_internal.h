@@ -15,6 +15,7 @@ enum {
     JOB_FEATURES_BYTES = 32,
     JOB_GROUPS_PER_TEAM = 5 + JOB_RANKS_MAX,
     JOB_START_FACTOR = 20,
+    JOB_DEADLINE_SECONDS = 30,
 };
 
 struct job_host {

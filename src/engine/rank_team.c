@@ -5,7 +5,6 @@
  */
 #include "engine/rank_team.h"
 
-#include <limits.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -17,6 +16,7 @@
 #include "engine/outside_leader.h"
 #include "engine/rank_team_groups.h"
 #include "engine/rank_timeline.h"
+#include "engine/rank_watchdog.h"
 #include "engine/round.h"
 #include "engine/scheduler.h"
 #include "engine/stage_cut.h"
@@ -28,6 +28,7 @@ struct rank_member {
     struct rank_team *team;
     struct shard_layout layout;
     struct executor_ranks ranks;
+    struct rank_pulse pulse;     /* of a thread */
     struct engine_core *core;    /* of the leader: borrowed */
     struct round_runner *runner; /* of a follower */
     pthread_t thread;
@@ -50,51 +51,15 @@ struct rank_team {
     struct comm *everyone;          /* all processes of the job, which open the engine together */
     struct outside_leader *outside; /* [outside_count], of the last replicas; in a job's first process */
     int outside_count;
-    struct rank_memory *memory; /* [size] */
-    bool is_led;                /* the others follow this process's leader */
+    struct rank_memory *memory;     /* [size] */
+    struct rank_watchdog *watchdog; /* of threads */
+    bool is_led;                    /* the others follow this process's leader */
 };
 
 /* Boundary buffers of a stage between others, and of the first and the last one (P-19). */
 enum { MIDDLE_BUFFERS = 3, END_BUFFERS = 2 };
 
 _Static_assert((int)TEAM_RANKS_MAX <= (int)SLUICE_STAGES_MAX, "a stage has a rank");
-
-int rank_team_replicas(const struct sluice_parallel_options *parallel) {
-    return parallel->data > 1 ? parallel->data : 1;
-}
-
-int rank_team_size(const struct sluice_parallel_options *parallel) {
-    int64_t stages = (int64_t)rank_team_replicas(parallel) * parallel->pipeline;
-    bool is_possible = stages <= TEAM_RANKS_MAX && parallel->tensor <= TEAM_RANKS_MAX;
-    return is_possible ? (int)stages * parallel->tensor : INT_MAX;
-}
-
-/* Replicas in one engine are there to share experts (G-3); others are engines of their own. */
-static enum status check_replicas(const struct sluice_parallel_options *parallel) {
-    CHECK(parallel->data <= 1 || parallel->has_expert_parallelism, STATUS_UNSUPPORTED,
-          "%d replicas in one engine share whole experts, but every expert was to be cut between ranks: "
-          "leave --no-enable-expert-parallel out",
-          parallel->data);
-    return STATUS_OK;
-}
-
-static enum status check_options(const struct sluice_engine_options *options) {
-    const struct sluice_parallel_options *parallel = &options->parallel;
-    CHECK(parallel->data <= TEAM_RANKS_MAX && parallel->tensor >= 1 && parallel->tensor <= TEAM_RANKS_MAX &&
-              parallel->pipeline >= 1 && parallel->pipeline <= TEAM_RANKS_MAX &&
-              rank_team_size(parallel) <= TEAM_RANKS_MAX,
-          STATUS_OUT_OF_RANGE,
-          "%d replicas of %d pipeline stages of %d ranks were asked for; 1 to %d ranks are possible",
-          rank_team_replicas(parallel), parallel->pipeline, parallel->tensor, TEAM_RANKS_MAX);
-    TRY(check_replicas(parallel));
-    CHECK(parallel->shared_rows_min >= 0, STATUS_OUT_OF_RANGE,
-          "shared_rows_min is %d, expected 0 or the fewest rows of a step that ranks share",
-          parallel->shared_rows_min);
-    const struct mesh_shape mesh = {
-        .data = rank_team_replicas(parallel), .pipeline = parallel->pipeline, .tensor = parallel->tensor};
-    return options->prefix_cache_directory == NULL ? STATUS_OK
-                                                   : layout_check_disk_tier(options->device, &mesh);
-}
 
 /* Groups in flight that leave stages without work are no fault, but seldom meant (CFG-17). */
 static void warn_of_few_groups(const struct sluice_parallel_options *parallel) {
@@ -146,6 +111,30 @@ static void prepare_job_rank(struct rank_team *team) {
     for (int i = 0; i < team->outside_count; i++) {
         comm_set_deadline(team->outside[i].ranks.control, JOB_START_FACTOR * team->job->deadline_seconds);
     }
+}
+
+/* Waits of a thread are seen by the watchdog. */
+static void prepare_thread_rank(struct rank_member *member) {
+    struct executor_ranks *ranks = &member->ranks;
+    struct comm *comms[] = {ranks->control, ranks->step.tensor, ranks->step.experts, ranks->pipeline};
+    ranks->pulse = &member->pulse;
+    ranks->watch = &member->pulse.wait;
+    for (size_t i = 0; i < sizeof comms / sizeof comms[0]; i++) {
+        if (comms[i] != NULL) {
+            comm_set_watch(comms[i], ranks->watch);
+        }
+    }
+}
+
+static enum status start_watchdog(struct rank_team *team, double deadline_seconds) {
+    struct watched_member members[TEAM_RANKS_MAX];
+    for (int i = 0; i < team->local_count; i++) {
+        members[i] =
+            (struct watched_member){.pulse = &team->members[i].pulse, .ranks = &team->members[i].ranks};
+    }
+    return rank_watchdog_start(members, team->local_count,
+                               deadline_seconds > 0 ? deadline_seconds : JOB_DEADLINE_SECONDS,
+                               &team->watchdog);
 }
 
 static enum status make_groups(struct rank_team *team) {
@@ -414,13 +403,16 @@ static enum status fill_team(struct rank_team *team, const struct sluice_engine_
         prepare_job_rank(team);
         TRY(check_identity(team, options));
     }
+    for (int i = 0; i < team->local_count && team->job == NULL; i++) {
+        prepare_thread_rank(&team->members[i]);
+    }
     TRY(place_members(team, options));
     TRY(agree(team, open_cores(team, options)));
     TRY(share_memory(team));
     TRY(agree(team, create_runners(team)));
     TRY(start_followers(team));
     team->is_led = team->first_rank == 0;
-    return STATUS_OK;
+    return team->job == NULL ? start_watchdog(team, options->parallel.deadline_seconds) : STATUS_OK;
 }
 
 /* Without its members' cores. */
@@ -473,7 +465,7 @@ enum status rank_team_open(const struct sluice_engine_options *options, struct e
     struct rank_team *team = NULL;
     struct sluice_job *job = options->parallel.job;
     *leaders = NULL;
-    TRY(check_options(options));
+    TRY(rank_team_check_options(options));
     warn_of_few_groups(&options->parallel);
     TRY(create_team(options, &team));
     if (job != NULL) {
@@ -581,12 +573,17 @@ static void close_core(struct rank_member *member) {
     executor_balance_deinit(&member->ranks);
 }
 
+bool rank_team_is_hanging(const struct rank_team *team) {
+    return team->watchdog != NULL && rank_watchdog_is_hanging(team->watchdog);
+}
+
 void rank_team_close(struct rank_team **team_pointer) {
     struct rank_team *team = *team_pointer;
     *team_pointer = NULL;
-    if (team == NULL || --team->holder_count > 0) {
+    if (team == NULL || --team->holder_count > 0 || rank_team_is_hanging(team)) {
         return;
     }
+    rank_watchdog_stop(&team->watchdog);
     if (team->members != NULL) {
         write_trace(team, false);
         end_followers(team);

@@ -20,6 +20,9 @@ int rank_team_replicas(const struct sluice_parallel_options *parallel);
 /* Ranks that the options ask for; INT_MAX: far too many. */
 int rank_team_size(const struct sluice_parallel_options *parallel);
 
+/* UNSUPPORTED or OUT_OF_RANGE with what no engine can have. */
+enum status rank_team_check_options(const struct sluice_engine_options *options);
+
 /*
  * Opens all cores of the checkpoint and starts the followers; in a job the other processes do their part.
  * `leaders`, as many as replicas, belong to the team: the engine_core_close of the last one closes all.
@@ -34,9 +37,12 @@ enum status rank_team_open(const struct sluice_engine_options *options, struct e
  */
 enum status rank_team_follow(const struct sluice_engine_options *options, const struct job_order *order);
 
+/* Whether a rank that is a thread hangs (engine/rank_watchdog.h): nothing of its engine runs any more. */
+bool rank_team_is_hanging(const struct rank_team *team);
+
 /*
  * For a leader's core: the last one ends the followers and closes all cores; the leaders' executors must
- * still be there. Nulls.
+ * still be there. Nulls. If a rank hangs all that it works with stays until the process ends.
  */
 void rank_team_close(struct rank_team **team);
 

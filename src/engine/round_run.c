@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "engine/batch_upload.h"
+#include "engine/rank_watchdog.h"
 #include "engine/round_internal.h"
 
 /* Runs the segment once more on its own to say which layer went wrong. */
@@ -128,7 +129,7 @@ static void trace_round(struct round_runner *runner, const struct round_plan *pl
                                                                    .rows = step_plan_row_count(&plan->step)});
 }
 
-enum status round_run_part(struct round_runner *runner, const struct round_plan *plan) {
+static enum status run_part(struct round_runner *runner, const struct round_plan *plan) {
     const struct round_runner_options *options = &runner->options;
     uint64_t number = runner->number++;
     bool chooses = round_chooses(options);
@@ -150,6 +151,17 @@ enum status round_run_part(struct round_runner *runner, const struct round_plan 
         tick_trace_add(options->trace, TRACE_DRAFT, began);
     }
     return STATUS_OK;
+}
+
+enum status round_run_part(struct round_runner *runner, const struct round_plan *plan) {
+    struct rank_pulse *pulse = runner->options.ranks == NULL ? NULL : runner->options.ranks->pulse;
+    if (pulse == NULL) {
+        return run_part(runner, plan);
+    }
+    atomic_store(&pulse->is_working, true);
+    enum status status = run_part(runner, plan);
+    atomic_store(&pulse->is_working, false);
+    return status;
 }
 
 static int32_t count_sampled(const struct round_plan *plan) {

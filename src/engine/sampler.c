@@ -1,6 +1,7 @@
 /* The mask and the rules of sluice/sampling.h over a list of candidates, and the draw. */
 #include "engine/sampler.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -127,16 +128,38 @@ static bool is_allowed(const token_mask_word *mask, size_t token) {
     return mask == NULL || (mask[token / 32] >> (token % 32) & 1) != 0;
 }
 
-/* The allowed token with the largest logit, the lowest id of equals; -1 if none is allowed. */
-static enum status find_largest(const float *logits, const token_mask_word *mask, size_t vocabulary_size,
-                                int32_t *out) {
-    int32_t largest = -1;
-    for (size_t token = 0; token < vocabulary_size; token++) {
+/* Whether a logit is above `limit` or not finite. Without branches: compilers make vectors of it. */
+static bool has_larger(const float *logits, size_t count, float limit) {
+    uint32_t found = 0;
+    for (size_t i = 0; i < count; i++) {
+        found |= (uint32_t) !(logits[i] <= limit) | (uint32_t)(logits[i] < -FLT_MAX);
+    }
+    return found != 0;
+}
+
+/* The same as find_largest of tokens `first` to `end`, where *largest is the best so far. */
+static enum status find_larger(const float *logits, const token_mask_word *mask, size_t first, size_t end,
+                               int32_t *largest) {
+    for (size_t token = first; token < end; token++) {
         CHECK(isfinite(logits[token]), STATUS_NOT_FINITE,
               "the logit of token %zu is %g; the weights are damaged, or a bias or penalty is too large",
               token, (double)logits[token]);
-        if (is_allowed(mask, token) && (largest < 0 || logits[token] > logits[largest])) {
-            largest = (int32_t)token;
+        if (is_allowed(mask, token) && (*largest < 0 || logits[token] > logits[*largest])) {
+            *largest = (int32_t)token;
+        }
+    }
+    return STATUS_OK;
+}
+
+/* The allowed token with the largest logit, the lowest id of equals; -1 if none is allowed. */
+static enum status find_largest(const float *logits, const token_mask_word *mask, size_t vocabulary_size,
+                                int32_t *out) {
+    enum { BLOCK_TOKENS = 64 }; /* few blocks have a larger one than those before */
+    int32_t largest = -1;
+    for (size_t first = 0; first < vocabulary_size; first += BLOCK_TOKENS) {
+        size_t count = vocabulary_size - first < BLOCK_TOKENS ? vocabulary_size - first : BLOCK_TOKENS;
+        if (largest < 0 || has_larger(logits + first, count, logits[largest])) {
+            TRY(find_larger(logits, mask, first, first + count, &largest));
         }
     }
     *out = largest;

@@ -57,9 +57,16 @@ const struct op_entry *op_table_choose(const struct op_table *table, enum op_id 
 static enum status launch(const struct op_queue *queue, const struct op_entry *entry, void *workspace,
                           const void *args) {
     struct kernel_env env = {.stream = queue->stream, .pool = queue->pool, .workspace = workspace};
+    if (queue->pulse != NULL) {
+        atomic_store_explicit(&queue->pulse->op, 1 + (int)entry->op, memory_order_relaxed);
+        atomic_fetch_add_explicit(&queue->pulse->count, 1, memory_order_relaxed);
+    }
     stream_kernel_enter(queue->stream);
     enum status status = entry->run(&env, args);
     stream_kernel_leave(queue->stream);
+    if (queue->pulse != NULL) {
+        atomic_store_explicit(&queue->pulse->op, 0, memory_order_relaxed);
+    }
     return status;
 }
 

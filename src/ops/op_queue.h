@@ -8,8 +8,10 @@
 #ifndef SLUICE_OPS_OP_QUEUE_H
 #define SLUICE_OPS_OP_QUEUE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/worker_pool.h"
 #include "device/device.h"
@@ -57,11 +59,18 @@ struct op_table {
 void op_table_build(struct op_table *table, const struct op_entry *const *entries, size_t count,
                     unsigned mode, unsigned features);
 
+/* What a queue is at, for other threads to read. Zeroed: nothing yet. */
+struct op_pulse {
+    atomic_int op;              /* being launched: 1 + enum op_id; 0: none */
+    atomic_uint_fast64_t count; /* of launches */
+};
+
 struct op_queue {
     const struct op_table *table;
     struct stream *stream; /* NULL in a dry queue */
     struct worker_pool *pool;
     struct device_arena *arena;
+    struct op_pulse *pulse; /* borrowed; NULL: nobody looks */
     bool is_dry;
 };
 

@@ -305,6 +305,10 @@ static enum status serve(struct worker *worker) {
         TRY(wait_for_news(worker));
         look_at_opening(worker);
         TRY(send_updates(worker));
+        /* Who hangs gives no updates; the front's questions wake this thread. */
+        if (worker->service != NULL) {
+            TRY(check_service(worker));
+        }
         if (worker->has_changed && clock_seconds() - worker->stats_sent_at >= STATS_SECONDS) {
             put_stats(worker, 0);
         }

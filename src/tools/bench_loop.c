@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/spread.h"
 #include "engine/engine_stats_sum.h"
 
 struct loop {
@@ -20,11 +21,9 @@ enum status bench_loop_check_end(const struct sluice_request_state *state) {
     return STATUS_OK;
 }
 
-/* Evenly spread and in no order (Knuth's multiplicative hash). */
 int64_t bench_loop_answer_tokens(int64_t gen_tokens, int index) {
     int64_t half = gen_tokens / 2;
-    uint64_t place = (uint32_t)index * 2654435769U;
-    return gen_tokens - half + (int64_t)(place * (uint64_t)(2 * half + 1) >> 32);
+    return gen_tokens - half + spread_number((uint32_t)index, (uint64_t)(2 * half + 1));
 }
 
 int64_t bench_loop_longest_answer(int64_t gen_tokens) {

@@ -17,7 +17,7 @@
 #include "ops/sparse_attention.h"
 #include "support/op_fixture.h"
 
-enum { HEADS = 18, WIDTH = 192, PLAIN = 64, WINDOW = 70, ROWS = 75 };
+enum { HEADS = 18, WIDTH = 192, PLAIN = 48, WINDOW = 70, ROWS = 75 };
 
 struct scene {
     struct op_fixture *fixture;

@@ -10,6 +10,7 @@
 #include "engine/draft_controller_choice.h"
 #include "engine/draft_controller_costs.h"
 #include "engine/draft_controller_guard.h"
+#include "engine/draft_controller_phases.h"
 
 static void assert_near(double value, double expected, double tolerance) {
     if (!(fabs(value - expected) <= tolerance)) {
@@ -384,6 +385,31 @@ static void load_ignores_small_changes(void **state) {
     assert_int_equal(draft_guard_load(48, 64), 64);
 }
 
+static const struct draft_values drafts_pay = {
+    .gain = {1, 1.2, 1.3}, .taken = {0, 2, 4}, .best_length = 2, .length_max = 2, .plain_seconds = 1};
+static const struct draft_values drafts_lose = {
+    .gain = {1, 0.985, 0.98}, .taken = {0, 2, 4}, .best_length = 0, .length_max = 2, .plain_seconds = 1};
+
+static void a_length_is_left_at_once_at_another_load(void **state) {
+    (void)state;
+    struct draft_phases phases;
+    struct draft_guard guard = {0};
+    struct draft_moment few = {.sequence_count = 2, .load = 2, .draft_limit = 4};
+    draft_phases_init(&phases);
+    for (few.tick = 0; few.tick < 20; few.tick++) {
+        draft_phases_decide(&phases, &guard, &few, &drafts_pay);
+    }
+    assert_int_equal(phases.length, 2);
+    struct draft_phases same = phases;
+    assert_int_equal(draft_phases_decide(&same, &guard, &few, &drafts_lose).regime, DRAFT_REGIME_DRAFT);
+    /* Not to learn anything either, though it is time. */
+    struct draft_moment many = {.tick = 1000, .sequence_count = 64, .load = 64, .draft_limit = 4};
+    assert_int_not_equal(draft_phases_decide(&phases, &guard, &many, &drafts_lose).regime,
+                         DRAFT_REGIME_DRAFT);
+    assert_int_equal(phases.length, 0);
+    assert_int_equal(phases.phase, DRAFT_PHASE_STEADY);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(curve_is_linear_between_measurements),
@@ -399,6 +425,7 @@ int main(void) {
         cmocka_unit_test(doubtful_and_confident_sequences_part),
         cmocka_unit_test(failures_of_a_filling_window_count_less),
         cmocka_unit_test(choice_is_the_best_of_all),
+        cmocka_unit_test(a_length_is_left_at_once_at_another_load),
         cmocka_unit_test(guard_trips_after_two_losses_and_backs_off),
         cmocka_unit_test(guard_forgives_one_loss),
         cmocka_unit_test(guard_probes_rarely_when_drafting_wins),

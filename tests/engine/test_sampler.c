@@ -374,6 +374,26 @@ static void logits_that_are_not_finite_are_errors(void **state) {
     }
 }
 
+/* Far behind the largest so far, where most tokens are passed over many at a time. */
+static void the_largest_of_a_long_row(void **state) {
+    (void)state;
+    enum { VOCABULARY = 301, FIRST = 3 };
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    const struct sluice_sampling sampling = greedy();
+    for (int32_t at = FIRST + 1; at < VOCABULARY; at++) {
+        float logits[VOCABULARY] = {[FIRST] = 2.0f};
+        int32_t token;
+        logits[at] = 2.0f;
+        assert_int_equal(chosen(&sampling, NULL, logits, VOCABULARY, 0), FIRST);
+        logits[at] = nextafterf(2.0f, 3.0f);
+        assert_int_equal(chosen(&sampling, NULL, logits, VOCABULARY, 0), at);
+        for (size_t i = 0; i < 3; i++) {
+            logits[at] = bad[i];
+            assert_int_equal(choose(&sampling, NULL, logits, VOCABULARY, 0, &token), STATUS_NOT_FINITE);
+        }
+    }
+}
+
 static void assert_refused(struct sluice_sampling sampling, const char *name) {
     int32_t token;
     assert_int_equal(sampler_check(&sampling, 4), STATUS_OUT_OF_RANGE);
@@ -485,6 +505,7 @@ int main(void) {
         cmocka_unit_test(a_mask_without_tokens_is_an_error),
         cmocka_unit_test(padding_is_never_chosen),
         cmocka_unit_test(logits_that_are_not_finite_are_errors),
+        cmocka_unit_test(the_largest_of_a_long_row),
         cmocka_unit_test(options_out_of_range_are_named),
         cmocka_unit_test(log_probabilities_by_hand),
         cmocka_unit_test(log_probabilities_equal_sorting),

@@ -17,6 +17,7 @@
 #include "backends/guard/device_guard.h"
 #include "model/deepseek_v4/deepseek_v4.h"
 #include "model/rank_loading.h"
+#include "model/rank_tally.h"
 #include "support/checkpoint_edit.h"
 #include "support/model_fixture.h"
 #include "weights/fixture.h"
@@ -69,138 +70,6 @@ static int drop_all(void **state) {
     return 0;
 }
 
-/* Tensors that the ranks of a stage share, by name (table 1.3). */
-static bool is_shared(const char *name, bool has_experts_shared) {
-    static const char *const parts[] = {"attn.attn_sink", "attn.wq_b.", "attn.wo_a.", "attn.wo_b.",
-                                        "shared_experts."};
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        if (strstr(name, parts[i]) != NULL) {
-            return true;
-        }
-    }
-    return strcmp(name, "head.weight") == 0 || (has_experts_shared && strstr(name, ".experts.") != NULL);
-}
-
-/* How often all ranks together hold each byte of a tensor. */
-static int expected_copies(const struct rank_setting *setting, const char *name) {
-    const struct mesh_shape *mesh = &setting->mesh;
-    bool has_draft = setting->draft_limit > 0;
-    if (strncmp(name, "mtp.", 4) == 0 && !has_draft) {
-        return 0;
-    }
-    if (strstr(name, ".experts.") != NULL && mesh->has_expert_parallelism) {
-        return 1;
-    }
-    if (is_shared(name, true)) {
-        return mesh->data;
-    }
-    int stages = strcmp(name, "embed.weight") == 0 && has_draft && mesh->pipeline > 1 ? 2 : 1;
-    return mesh->data * mesh->tensor * stages;
-}
-
-/* How often each byte of each tensor was loaded. */
-struct tally {
-    struct checkpoint *files;
-    unsigned char **counts; /* per tensor of the files */
-    size_t *parts;          /* per tensor of the files: loaded parts */
-    size_t loaded_bytes;
-    size_t occupied_bytes; /* mapped and copied */
-    size_t used_count;
-};
-
-static void tally_init(struct tally *tally, const char *directory) {
-    *tally = (struct tally){0};
-    EXPECT_OK(checkpoint_open(directory, &tally->files));
-    tally->counts = calloc(tally->files->tensor_count, sizeof *tally->counts);
-    tally->parts = calloc(tally->files->tensor_count, sizeof *tally->parts);
-    for (size_t i = 0; i < tally->files->tensor_count; i++) {
-        tally->counts[i] = calloc(1, tally->files->tensors[i].bytes + 1);
-        assert_non_null(tally->counts[i]);
-    }
-}
-
-static void tally_deinit(struct tally *tally) {
-    for (size_t i = 0; i < tally->files->tensor_count; i++) {
-        free(tally->counts[i]);
-    }
-    free(tally->counts);
-    free(tally->parts);
-    checkpoint_close(&tally->files);
-}
-
-/* Compares a loaded part with the place of the file that it says it is. */
-static void tally_part(struct tally *tally, const struct loaded_tensor *loaded, const char *name,
-                       struct stream *stream) {
-    const struct checkpoint_tensor *file = checkpoint_find(tally->files, name);
-    unsigned char *counts = tally->counts[file - tally->files->tensors];
-    const unsigned char *whole = checkpoint_tensor_data(tally->files, file);
-    size_t element = dtype_bytes(file->dtype);
-    size_t stride = element * (file->rank == 1 ? 1 : (size_t)file->shape[1]);
-    size_t row_bytes = element * (file->rank == 1 ? 1 : (size_t)loaded->part.shape[1]);
-    size_t first = (size_t)loaded->part.first_row * stride + (size_t)loaded->part.first_column * element;
-    unsigned char *copy = malloc(loaded->bytes + 1);
-    assert_int_equal(loaded->bytes, row_bytes * (size_t)loaded->part.shape[0]);
-    if (loaded->bytes > 0) {
-        EXPECT_OK(stream_copy_to_host(stream, copy, loaded->data, loaded->bytes));
-        EXPECT_OK(stream_synchronize(stream));
-    }
-    for (size_t at = 0; at < loaded->bytes; at += row_bytes) {
-        size_t place = first + at / row_bytes * stride;
-        if (place + row_bytes > file->bytes || memcmp(copy + at, whole + place, row_bytes) != 0) {
-            fail_msg("%s: row %zu of a part is not what the file has at byte %zu", name, at / row_bytes,
-                     place);
-        }
-        for (size_t i = 0; i < row_bytes; i++) {
-            counts[place + i]++;
-        }
-    }
-    free(copy);
-    tally->loaded_bytes += loaded->bytes;
-    tally->used_count++;
-}
-
-static void tally_rank(struct tally *tally, const struct loaded_rank *rank, struct stream *stream) {
-    for (size_t i = 0; i < rank->list.count; i++) {
-        if (rank->tensors[i].data != NULL) {
-            tally_part(tally, &rank->tensors[i], rank->list.specs[i].name, stream);
-        }
-    }
-    tally->occupied_bytes += rank->weights.mapped_bytes + rank->weights.copied_bytes;
-}
-
-static void expect_tally(const struct tally *tally, const struct rank_setting *setting) {
-    size_t expected_bytes = 0;
-    for (size_t t = 0; t < tally->files->tensor_count; t++) {
-        const struct checkpoint_tensor *file = &tally->files->tensors[t];
-        int copies = expected_copies(setting, file->name);
-        expected_bytes += (size_t)copies * file->bytes;
-        for (size_t i = 0; i < file->bytes; i++) {
-            if (tally->counts[t][i] != copies) {
-                fail_msg("%s, P %d T %d EP %d: byte %zu is loaded %d times, expected %d", file->name,
-                         setting->mesh.pipeline, setting->mesh.tensor, setting->mesh.has_expert_parallelism,
-                         i, tally->counts[t][i], copies);
-            }
-        }
-    }
-    assert_int_equal(tally->loaded_bytes, expected_bytes);
-    assert_in_range(tally->occupied_bytes, expected_bytes,
-                    expected_bytes + tally->used_count * (LOADER_ALIGNMENT - 1));
-}
-
-/* T-5: all ranks' parts are every tensor of the files, each byte as often as it should be. */
-static void expect_whole(const struct rank_setting *setting, struct device *device, struct stream *stream) {
-    struct tally tally;
-    tally_init(&tally, setting->directory);
-    for (int r = 0; r < mesh_rank_count(&setting->mesh); r++) {
-        struct loaded_rank rank;
-        rank_load(setting, r, device, stream, &rank);
-        tally_rank(&tally, &rank, stream);
-        rank_free(&rank, device);
-    }
-    expect_tally(&tally, setting);
-    tally_deinit(&tally);
-}
-
 static void parts_make_up_the_checkpoint(void **state) {
     (void)state;
     const struct {
@@ -216,7 +85,7 @@ static void parts_make_up_the_checkpoint(void **state) {
                     struct rank_setting setting = rank_setting_split(models[m].directory, models[m].layers,
                                                                      stages[p], tensor, expert == 1);
                     setting.draft_limit = (int)(p + m) % 2;
-                    expect_whole(&setting, machine.device, machine.stream);
+                    rank_tally_expect_whole(&setting, machine.device, machine.stream);
                 }
             }
         }
@@ -231,14 +100,14 @@ static void uneven_and_quantised_parts_are_complete(void **state) {
         for (int tensor = 2; tensor <= 8; tensor *= 2) {
             struct rank_setting setting = rank_setting_split(models[m], LAYOUT_LAYERS, 2, tensor, false);
             setting.draft_limit = 1;
-            expect_whole(&setting, machine.device, machine.stream);
+            rank_tally_expect_whole(&setting, machine.device, machine.stream);
         }
     }
     struct rank_setting replicas = rank_setting_split(directories.layout, LAYOUT_LAYERS, 2, 2, true);
     replicas.mesh.data = 2;
-    expect_whole(&replicas, machine.device, machine.stream);
+    rank_tally_expect_whole(&replicas, machine.device, machine.stream);
     replicas.mesh.has_expert_parallelism = false;
-    expect_whole(&replicas, machine.device, machine.stream);
+    rank_tally_expect_whole(&replicas, machine.device, machine.stream);
 }
 
 /* Where device memory is its own, whole rows are copied too. */
@@ -249,7 +118,7 @@ static void parts_are_complete_on_other_devices(void **state) {
     struct rank_setting setting = rank_setting_split(directories.layout, LAYOUT_LAYERS, 2, 4, false);
     EXPECT_OK(device_guard_create(&device));
     EXPECT_OK(device_stream_create(device, &stream));
-    expect_whole(&setting, device, stream);
+    rank_tally_expect_whole(&setting, device, stream);
     assert_int_equal(device_memory_bytes(device), 0);
     device_stream_destroy(&stream);
     device_destroy(&device);
@@ -575,7 +444,7 @@ static void missing_draft_tensors_are_noticed(void **state) {
     fixture_make(directory);
     checkpoint_copy_edited(directories.layout, directory, &edit);
     struct rank_setting setting = rank_setting_split(directory, LAYOUT_LAYERS, 2, 2, false);
-    expect_whole(&setting, machine.device, machine.stream);
+    rank_tally_expect_whole(&setting, machine.device, machine.stream);
     fixture_remove(directory);
 }
 

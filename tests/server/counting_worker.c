@@ -17,7 +17,7 @@
 #include "server/worker.h"
 #include "server/worker_process.h"
 
-enum { STEP_NANOSECONDS = 500000, LATE_STEPS = 400, CONTEXT = 100000, SLOTS = 4 };
+enum { STEP_NANOSECONDS = 500000, LATE_STEPS = 400, SILENT_STEPS = 100, CONTEXT = 100000, SLOTS = 4 };
 
 struct counting_generation {
     struct generation generation;
@@ -40,6 +40,7 @@ struct counting_service {
     pthread_t thread;
     bool is_closing;
     atomic_bool is_lost;
+    int silent_steps;
     struct counting_generation *generations;
     struct sluice_engine_stats stats;
     int64_t stats_count; /* how often they were asked for */
@@ -68,7 +69,8 @@ static bool is_due(const struct counting_generation *generation, int32_t misdeed
 /* Whether a step passes without a token. */
 static bool waits(const struct counting_service *service, struct counting_generation *generation) {
     bool is_late = generation->first == COUNTING_IS_LATE && generation->waited_steps++ < LATE_STEPS;
-    bool is_bad = is_due(generation, COUNTING_DIES) || is_due(generation, COUNTING_LOSES);
+    bool is_bad = is_due(generation, COUNTING_DIES) || is_due(generation, COUNTING_LOSES) ||
+                  is_due(generation, COUNTING_STOPS);
     return is_late || generation->first == COUNTING_IDLES || (is_bad && !have_all_left(service, generation));
 }
 
@@ -97,6 +99,13 @@ static void step(struct counting_service *service, struct counting_generation *g
         return;
     }
     misbehave(generation);
+    if (is_due(generation, COUNTING_STOPS)) {
+        service->silent_steps++; /* until all news are taken */
+        atomic_store(&service->is_lost, service->silent_steps > SILENT_STEPS);
+    }
+    if (service->silent_steps > 0) {
+        return;
+    }
     if (is_due(generation, COUNTING_LOSES)) {
         lose_rank(service);
         return;

@@ -9,6 +9,7 @@ enum {
     COUNTING_LOSES = 1004, /* at every position that ends in 9 a rank is lost, which ends all with an error */
     COUNTING_IS_LATE =
         1005, /* a long time passes before its first token, as with a form that is slow to compile */
+    COUNTING_STOPS = 1006, /* there a rank is lost, and nobody can say so to any request */
 };
 
 #endif

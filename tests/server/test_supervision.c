@@ -103,6 +103,12 @@ static void test_a_lost_rank_ends_the_worker(void **state) {
     expect_kills_twice(COUNTING_LOSES, "ended with code 1");
 }
 
+/* As where the thread that shows what requests got is the one that hangs. */
+static void test_a_silent_loss_ends_the_worker(void **state) {
+    (void)state;
+    expect_kills_twice(COUNTING_STOPS, "ended with code 1");
+}
+
 /*
  * A grammar is compiled before its request has a place, and may kill the worker there, although one that came
  * before it has not been compiled either.
@@ -396,6 +402,7 @@ int main(void) {
         cmocka_unit_test(test_workers_that_do_not_start),
         cmocka_unit_test(test_a_request_that_kills_twice_ends),
         cmocka_unit_test(test_a_lost_rank_ends_the_worker),
+        cmocka_unit_test(test_a_silent_loss_ends_the_worker),
         cmocka_unit_test(test_a_grammar_that_kills_twice_ends),
         cmocka_unit_test(test_a_step_that_never_ends),
         cmocka_unit_test(test_gives_up),

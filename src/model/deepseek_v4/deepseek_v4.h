@@ -1,9 +1,9 @@
 /*
  * The DeepSeek-V4 family: Flash, Pro and any configuration of their shape (spec deepseek-v4).
  *
- * deepseek_v4_config.c checks the configuration, deepseek_v4_tensors.c lists the tensors, deepseek_v4_bind.c
- * takes them, deepseek_v4_forward.c computes, deepseek_v4_work.c counts. Everything here is private to these
- * files.
+ * deepseek_v4_config.c checks the configuration, deepseek_v4_tensors.c lists the tensors of
+ * deepseek_v4_tensor_table.c, deepseek_v4_bind.c takes them, deepseek_v4_forward.c computes,
+ * deepseek_v4_work.c counts. Everything here is private to these files.
  */
 #ifndef SLUICE_MODEL_DEEPSEEK_V4_DEEPSEEK_V4_H
 #define SLUICE_MODEL_DEEPSEEK_V4_DEEPSEEK_V4_H

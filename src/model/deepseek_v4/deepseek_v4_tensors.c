@@ -1,208 +1,10 @@
-/*
- * The tensor table: name, storage, shape, placement and target of every tensor of the checkpoint (spec
- * deepseek-v4 3.2; placements from parallelism 1.3).
- *
- * Rows give sizes by name and are evaluated with the configuration; the same rows serve every layer, the
- * draft layer and the DSpark stages.
- */
+/* Evaluates the tensor table with a configuration, and binds what was loaded. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "model/deepseek_v4/deepseek_v4.h"
-
-/* Sizes that depend on the configuration or the layer. */
-enum dim {
-    DIM_NONE, /* second axis of a vector */
-    DIM_ONE,
-    DIM_THREE,
-    DIM_VOCABULARY,
-    DIM_HIDDEN,
-    DIM_STREAMS,
-    DIM_STREAMS_HIDDEN, /* all streams of a token, flattened */
-    DIM_MIXES,          /* (2 + streams) * streams */
-    DIM_HEADS,
-    DIM_HEAD,
-    DIM_HEADS_ALL, /* heads * head_dim */
-    DIM_Q_RANK,
-    DIM_OUTPUT_RANK_ALL, /* groups * rank */
-    DIM_GROUP_INPUT,     /* heads * head_dim / groups */
-    DIM_EXPERTS,
-    DIM_PICKS,
-    DIM_INNER,
-    DIM_RATIO,
-    DIM_COMPRESSOR, /* raw width of the KV compressor */
-    DIM_INDEX_ALL,  /* index heads * index_head_dim */
-    DIM_INDEX_HEADS,
-    DIM_INDEX,
-    DIM_INDEX_COMPRESSOR, /* raw width of the indexer's compressor */
-    DIM_MARKOV,
-    DIM_TARGETS_HIDDEN, /* DSpark: target layers * hidden */
-    DIM_HIDDEN_MARKOV,  /* DSpark: hidden + markov rank */
-};
-
-enum storage {
-    STORAGE_BF16,
-    STORAGE_F32,
-    STORAGE_FP8,   /* with a scale tensor */
-    STORAGE_TABLE, /* expert ids */
-};
-
-/* Which layers have a row. */
-enum condition {
-    ALWAYS,
-    IF_COMPRESSED,
-    IF_INDEXED,
-    IF_HASH_ROUTED,
-    IF_SCORE_ROUTED,
-};
-
-/* Head-wise cuts respect whole heads; a group's rows and columns stay together (parallelism 1.3). */
-enum unit {
-    UNIT_ONE,
-    UNIT_BLOCK,
-    UNIT_SINK, /* one number per head */
-    UNIT_HEAD,
-    UNIT_GROUP,
-};
-
-struct tensor_row {
-    const char *name;
-    enum storage storage;
-    enum dim rows;
-    enum dim columns;
-    enum placement placement;
-    enum unit unit;
-    enum condition condition;
-    size_t target; /* offset of the struct weight it fills */
-};
-
-#define REPLICATED PLACEMENT_REPLICATED, UNIT_ONE
-#define BY_SINK PLACEMENT_SPLIT_ROWS, UNIT_SINK
-#define BY_HEAD PLACEMENT_SPLIT_ROWS, UNIT_HEAD
-#define BY_GROUP_ROWS PLACEMENT_SPLIT_ROWS, UNIT_GROUP
-#define BY_GROUP_COLUMNS PLACEMENT_SPLIT_COLUMNS, UNIT_GROUP
-#define BY_BLOCK_ROWS PLACEMENT_SPLIT_ROWS, UNIT_BLOCK
-#define BY_BLOCK_COLUMNS PLACEMENT_SPLIT_COLUMNS, UNIT_BLOCK
-#define LAYER(field) offsetof(struct deepseek_v4_layer, field)
-#define DRAFT(field) offsetof(struct deepseek_v4_draft, field)
-#define MODEL(field) offsetof(struct deepseek_v4, field)
-
-static const struct tensor_row layer_rows[] = {
-    {"hc_attn_fn", STORAGE_F32, DIM_MIXES, DIM_STREAMS_HIDDEN, REPLICATED, ALWAYS, LAYER(attention_mix.mix)},
-    {"hc_attn_base", STORAGE_F32, DIM_MIXES, DIM_NONE, REPLICATED, ALWAYS, LAYER(attention_mix.base)},
-    {"hc_attn_scale", STORAGE_F32, DIM_THREE, DIM_NONE, REPLICATED, ALWAYS, LAYER(attention_mix.scale)},
-    {"hc_ffn_fn", STORAGE_F32, DIM_MIXES, DIM_STREAMS_HIDDEN, REPLICATED, ALWAYS, LAYER(ffn_mix.mix)},
-    {"hc_ffn_base", STORAGE_F32, DIM_MIXES, DIM_NONE, REPLICATED, ALWAYS, LAYER(ffn_mix.base)},
-    {"hc_ffn_scale", STORAGE_F32, DIM_THREE, DIM_NONE, REPLICATED, ALWAYS, LAYER(ffn_mix.scale)},
-    {"attn_norm.weight", STORAGE_BF16, DIM_HIDDEN, DIM_NONE, REPLICATED, ALWAYS, LAYER(attention_norm)},
-    {"ffn_norm.weight", STORAGE_BF16, DIM_HIDDEN, DIM_NONE, REPLICATED, ALWAYS, LAYER(ffn_norm)},
-    {"attn.attn_sink", STORAGE_F32, DIM_HEADS, DIM_NONE, BY_SINK, ALWAYS, LAYER(sink)},
-    {"attn.wq_a.weight", STORAGE_FP8, DIM_Q_RANK, DIM_HIDDEN, REPLICATED, ALWAYS, LAYER(q_down)},
-    {"attn.q_norm.weight", STORAGE_BF16, DIM_Q_RANK, DIM_NONE, REPLICATED, ALWAYS, LAYER(q_norm)},
-    {"attn.wq_b.weight", STORAGE_FP8, DIM_HEADS_ALL, DIM_Q_RANK, BY_HEAD, ALWAYS, LAYER(q_up)},
-    {"attn.wkv.weight", STORAGE_FP8, DIM_HEAD, DIM_HIDDEN, REPLICATED, ALWAYS, LAYER(kv)},
-    {"attn.kv_norm.weight", STORAGE_BF16, DIM_HEAD, DIM_NONE, REPLICATED, ALWAYS, LAYER(kv_norm)},
-    {"attn.wo_a.weight", STORAGE_FP8, DIM_OUTPUT_RANK_ALL, DIM_GROUP_INPUT, BY_GROUP_ROWS, ALWAYS,
-     LAYER(output_down)},
-    {"attn.wo_b.weight", STORAGE_FP8, DIM_HIDDEN, DIM_OUTPUT_RANK_ALL, BY_GROUP_COLUMNS, ALWAYS,
-     LAYER(output_up)},
-    {"attn.compressor.ape", STORAGE_F32, DIM_RATIO, DIM_COMPRESSOR, REPLICATED, IF_COMPRESSED,
-     LAYER(compressor.bias)},
-    {"attn.compressor.wkv.weight", STORAGE_BF16, DIM_COMPRESSOR, DIM_HIDDEN, REPLICATED, IF_COMPRESSED,
-     LAYER(compressor.values)},
-    {"attn.compressor.wgate.weight", STORAGE_BF16, DIM_COMPRESSOR, DIM_HIDDEN, REPLICATED, IF_COMPRESSED,
-     LAYER(compressor.gate)},
-    {"attn.compressor.norm.weight", STORAGE_BF16, DIM_HEAD, DIM_NONE, REPLICATED, IF_COMPRESSED,
-     LAYER(compressor.norm)},
-    {"attn.indexer.wq_b.weight", STORAGE_FP8, DIM_INDEX_ALL, DIM_Q_RANK, REPLICATED, IF_INDEXED,
-     LAYER(indexer.queries)},
-    {"attn.indexer.weights_proj.weight", STORAGE_BF16, DIM_INDEX_HEADS, DIM_HIDDEN, REPLICATED, IF_INDEXED,
-     LAYER(indexer.head_weights)},
-    {"attn.indexer.compressor.ape", STORAGE_F32, DIM_RATIO, DIM_INDEX_COMPRESSOR, REPLICATED, IF_INDEXED,
-     LAYER(indexer.compressor.bias)},
-    {"attn.indexer.compressor.wkv.weight", STORAGE_BF16, DIM_INDEX_COMPRESSOR, DIM_HIDDEN, REPLICATED,
-     IF_INDEXED, LAYER(indexer.compressor.values)},
-    {"attn.indexer.compressor.wgate.weight", STORAGE_BF16, DIM_INDEX_COMPRESSOR, DIM_HIDDEN, REPLICATED,
-     IF_INDEXED, LAYER(indexer.compressor.gate)},
-    {"attn.indexer.compressor.norm.weight", STORAGE_BF16, DIM_INDEX, DIM_NONE, REPLICATED, IF_INDEXED,
-     LAYER(indexer.compressor.norm)},
-    {"ffn.gate.weight", STORAGE_BF16, DIM_EXPERTS, DIM_HIDDEN, REPLICATED, ALWAYS, LAYER(router)},
-    {"ffn.gate.bias", STORAGE_F32, DIM_EXPERTS, DIM_NONE, REPLICATED, IF_SCORE_ROUTED, LAYER(router_bias)},
-    {"ffn.gate.tid2eid", STORAGE_TABLE, DIM_VOCABULARY, DIM_PICKS, REPLICATED, IF_HASH_ROUTED,
-     LAYER(expert_table)},
-    {"ffn.shared_experts.w1.weight", STORAGE_FP8, DIM_INNER, DIM_HIDDEN, BY_BLOCK_ROWS, ALWAYS,
-     LAYER(shared_gate)},
-    {"ffn.shared_experts.w3.weight", STORAGE_FP8, DIM_INNER, DIM_HIDDEN, BY_BLOCK_ROWS, ALWAYS,
-     LAYER(shared_up)},
-    {"ffn.shared_experts.w2.weight", STORAGE_FP8, DIM_HIDDEN, DIM_INNER, BY_BLOCK_COLUMNS, ALWAYS,
-     LAYER(shared_down)},
-};
-
-/* Routed experts: the storage comes from the files; targets are offsets of the arrays. */
-struct expert_row {
-    const char *name;
-    enum dim rows;
-    enum dim columns;
-    enum placement inner_placement; /* where every rank holds a part of every expert */
-    enum unit unit;
-    size_t target;
-};
-
-static const struct expert_row expert_rows[] = {
-    {"w1", DIM_INNER, DIM_HIDDEN, BY_BLOCK_ROWS, LAYER(expert_gate)},
-    {"w3", DIM_INNER, DIM_HIDDEN, BY_BLOCK_ROWS, LAYER(expert_up)},
-    {"w2", DIM_HIDDEN, DIM_INNER, BY_BLOCK_COLUMNS, LAYER(expert_down)},
-};
-
-static const struct tensor_row draft_rows[] = {
-    {"e_proj.weight", STORAGE_FP8, DIM_HIDDEN, DIM_HIDDEN, REPLICATED, ALWAYS, DRAFT(embedding_projection)},
-    {"h_proj.weight", STORAGE_FP8, DIM_HIDDEN, DIM_HIDDEN, REPLICATED, ALWAYS, DRAFT(hidden_projection)},
-    {"enorm.weight", STORAGE_BF16, DIM_HIDDEN, DIM_NONE, REPLICATED, ALWAYS, DRAFT(embedding_norm)},
-    {"hnorm.weight", STORAGE_BF16, DIM_HIDDEN, DIM_NONE, REPLICATED, ALWAYS, DRAFT(hidden_norm)},
-    {"norm.weight", STORAGE_BF16, DIM_HIDDEN, DIM_NONE, REPLICATED, ALWAYS, DRAFT(norm)},
-    {"hc_head_fn", STORAGE_F32, DIM_STREAMS, DIM_STREAMS_HIDDEN, REPLICATED, ALWAYS, DRAFT(head_mix.mix)},
-    {"hc_head_base", STORAGE_F32, DIM_STREAMS, DIM_NONE, REPLICATED, ALWAYS, DRAFT(head_mix.base)},
-    {"hc_head_scale", STORAGE_F32, DIM_ONE, DIM_NONE, REPLICATED, ALWAYS, DRAFT(head_mix.scale)},
-};
-
-/* DSpark tensors are checked, never used: no targets (spec 6.6). */
-static const struct tensor_row dspark_first_rows[] = {
-    {"main_proj.weight", STORAGE_FP8, DIM_HIDDEN, DIM_TARGETS_HIDDEN, REPLICATED, ALWAYS, 0},
-    {"main_norm.weight", STORAGE_BF16, DIM_HIDDEN, DIM_NONE, REPLICATED, ALWAYS, 0},
-};
-
-static const struct tensor_row dspark_last_rows[] = {
-    {"norm.weight", STORAGE_BF16, DIM_HIDDEN, DIM_NONE, REPLICATED, ALWAYS, 0},
-    {"hc_head_fn", STORAGE_F32, DIM_STREAMS, DIM_STREAMS_HIDDEN, REPLICATED, ALWAYS, 0},
-    {"hc_head_base", STORAGE_F32, DIM_STREAMS, DIM_NONE, REPLICATED, ALWAYS, 0},
-    {"hc_head_scale", STORAGE_F32, DIM_ONE, DIM_NONE, REPLICATED, ALWAYS, 0},
-    {"markov_head.markov_w1.weight", STORAGE_BF16, DIM_VOCABULARY, DIM_MARKOV, REPLICATED, ALWAYS, 0},
-    {"markov_head.markov_w2.weight", STORAGE_BF16, DIM_VOCABULARY, DIM_MARKOV, REPLICATED, ALWAYS, 0},
-    {"confidence_head.proj.weight", STORAGE_BF16, DIM_ONE, DIM_HIDDEN_MARKOV, REPLICATED, ALWAYS, 0},
-};
-
-/* Model-level tensors and the stages that hold them (parallelism 1.3). */
-struct model_row {
-    struct tensor_row row;
-    enum placement_stage stage;
-};
-
-static const struct model_row model_rows[] = {
-    {{"embed.weight", STORAGE_BF16, DIM_VOCABULARY, DIM_HIDDEN, PLACEMENT_SPLIT_VOCABULARY, UNIT_ONE, ALWAYS,
-      MODEL(embedding)},
-     STAGE_FIRST_AND_DRAFT},
-    {{"head.weight", STORAGE_BF16, DIM_VOCABULARY, DIM_HIDDEN, PLACEMENT_SPLIT_VOCABULARY, UNIT_ONE, ALWAYS,
-      MODEL(head)},
-     STAGE_LAST},
-    {{"norm.weight", STORAGE_BF16, DIM_HIDDEN, DIM_NONE, REPLICATED, ALWAYS, MODEL(norm)}, STAGE_LAST},
-    {{"hc_head_fn", STORAGE_F32, DIM_STREAMS, DIM_STREAMS_HIDDEN, REPLICATED, ALWAYS, MODEL(head_mix.mix)},
-     STAGE_LAST},
-    {{"hc_head_base", STORAGE_F32, DIM_STREAMS, DIM_NONE, REPLICATED, ALWAYS, MODEL(head_mix.base)},
-     STAGE_LAST},
-    {{"hc_head_scale", STORAGE_F32, DIM_ONE, DIM_NONE, REPLICATED, ALWAYS, MODEL(head_mix.scale)},
-     STAGE_LAST},
-};
+#include "model/deepseek_v4/deepseek_v4_tensor_table.h"
 
 /* Where the rows of one table go. */
 struct listing {
@@ -475,10 +277,9 @@ static enum status add_row(const struct listing *listing, const struct tensor_ro
     return row->storage == STORAGE_FP8 ? add_scales(listing, weight) : STATUS_OK;
 }
 
-static enum status add_rows(const struct listing *listing, const struct tensor_row *rows, size_t count,
-                            void *base) {
-    for (size_t i = 0; i < count; i++) {
-        TRY(add_row(listing, &rows[i], base));
+static enum status add_rows(const struct listing *listing, const struct tensor_table *table, void *base) {
+    for (size_t i = 0; i < table->count; i++) {
+        TRY(add_row(listing, &table->rows[i], base));
     }
     return STATUS_OK;
 }
@@ -510,16 +311,16 @@ static enum status add_expert(const struct listing *listing, const struct expert
 
 static enum status add_experts(const struct listing *listing, struct deepseek_v4_layer *layer) {
     int64_t count = listing->model->config.expert_count;
-    size_t row_count = sizeof expert_rows / sizeof expert_rows[0];
-    struct weight *arrays[sizeof expert_rows / sizeof expert_rows[0]] = {NULL};
-    for (size_t r = 0; layer != NULL && r < row_count; r++) {
+    struct weight *arrays[EXPERT_TENSORS] = {NULL};
+    for (size_t r = 0; layer != NULL && r < EXPERT_TENSORS; r++) {
         arrays[r] = ARENA_NEW(listing->model->arena, struct weight, (size_t)count);
         CHECK_MEMORY(arrays[r]);
-        memcpy((char *)layer + expert_rows[r].target, &arrays[r], sizeof arrays[r]);
+        memcpy((char *)layer + deepseek_v4_expert_rows[r].target, &arrays[r], sizeof arrays[r]);
     }
     for (int64_t e = 0; e < count; e++) {
-        for (size_t r = 0; r < row_count; r++) {
-            TRY(add_expert(listing, &expert_rows[r], e, arrays[r] == NULL ? NULL : &arrays[r][e]));
+        for (size_t r = 0; r < EXPERT_TENSORS; r++) {
+            TRY(add_expert(listing, &deepseek_v4_expert_rows[r], e,
+                           arrays[r] == NULL ? NULL : &arrays[r][e]));
         }
     }
     return STATUS_OK;
@@ -527,7 +328,7 @@ static enum status add_experts(const struct listing *listing, struct deepseek_v4
 
 /* All tensors of one block. `layer` NULL: the block is known but not used here. */
 static enum status add_layer(const struct listing *listing, struct deepseek_v4_layer *layer) {
-    TRY(add_rows(listing, layer_rows, sizeof layer_rows / sizeof layer_rows[0], layer));
+    TRY(add_rows(listing, &deepseek_v4_layer_table, layer));
     return add_experts(listing, layer);
 }
 
@@ -563,7 +364,7 @@ static enum status list_mtp(struct deepseek_v4 *model, const struct listing *lay
     struct listing listing = draft_listing(layers, 0, "mtp.0.");
     struct deepseek_v4_draft *draft = deepseek_v4_has_draft(model) ? &model->draft : NULL;
     TRY(add_layer(&listing, draft == NULL ? NULL : &draft->layer));
-    return add_rows(&listing, draft_rows, sizeof draft_rows / sizeof draft_rows[0], draft);
+    return add_rows(&listing, &deepseek_v4_draft_table, draft);
 }
 
 static enum status list_dspark(const struct listing *layers, int64_t stage_count) {
@@ -573,12 +374,10 @@ static enum status list_dspark(const struct listing *layers, int64_t stage_count
         struct listing listing = draft_listing(layers, s, prefix);
         TRY(add_layer(&listing, NULL));
         if (s == 0) {
-            TRY(add_rows(&listing, dspark_first_rows, sizeof dspark_first_rows / sizeof dspark_first_rows[0],
-                         NULL));
+            TRY(add_rows(&listing, &deepseek_v4_dspark_first_table, NULL));
         }
         if (s == stage_count - 1) {
-            TRY(add_rows(&listing, dspark_last_rows, sizeof dspark_last_rows / sizeof dspark_last_rows[0],
-                         NULL));
+            TRY(add_rows(&listing, &deepseek_v4_dspark_last_table, NULL));
         }
     }
     return STATUS_OK;
@@ -621,9 +420,9 @@ enum status deepseek_v4_list_tensors(struct model *base, const struct tensor_pro
     struct listing listing = {.model = model, .list = list, .prefix = "", .layer = -1, .is_used = true};
     listing.has_fp8_experts = has_fp8_experts(model, probe);
     list->tolerated_patterns = tolerated_patterns;
-    for (size_t i = 0; i < sizeof model_rows / sizeof model_rows[0]; i++) {
-        listing.stage = model_rows[i].stage;
-        TRY(add_row(&listing, &model_rows[i].row, model));
+    for (size_t i = 0; i < MODEL_TENSORS; i++) {
+        listing.stage = deepseek_v4_model_rows[i].stage;
+        TRY(add_row(&listing, &deepseek_v4_model_rows[i].row, model));
     }
     listing.stage = STAGE_OF_LAYER;
     TRY(list_layers(model, &listing));

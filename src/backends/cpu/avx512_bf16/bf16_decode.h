@@ -1,7 +1,8 @@
 /*
  * State rows to bf16, in channel order (KV rows) or in the order of weight_decode.h (index rows).
  *
- * What FP8 and FP4 rows hold is exact in bf16. KV rows with NaN codes or scales take row_decode.
+ * What FP8 and FP4 rows hold is exact in bf16. KV rows with NaN codes or scales take row_decode. The last 64
+ * coded channels of a KV row may be fewer.
  */
 #ifndef SLUICE_BACKENDS_CPU_AVX512_BF16_BF16_DECODE_H
 #define SLUICE_BACKENDS_CPU_AVX512_BF16_BF16_DECODE_H
@@ -17,8 +18,7 @@
 
 /* FP8 rows that bf16_decode_kv_row takes. */
 static inline bool bf16_takes_kv_row(const struct row_layout *layout) {
-    return layout->encoding == ROW_FP8 && layout->width % 32 == 0 &&
-           (layout->width - layout->plain_width) % CHUNK == 0;
+    return layout->encoding == ROW_FP8 && layout->width % 32 == 0;
 }
 
 static inline bool bf16_takes_index_row(const struct row_layout *layout) {
@@ -40,12 +40,13 @@ static inline void bf16_decode_kv_row(const struct fp8_table *table, const struc
     __mmask64 is_special = 0;
     for (int64_t i = 0; i < coded; i += CHUNK) {
         int scale = row[coded + i / CHUNK];
-        is_special |= fp8_find_nan(row + i, ~(__mmask64)0) | (__mmask64)(scale > FP8_SCALE_LARGEST);
+        __mmask64 mask = coded - i < CHUNK ? ((__mmask64)1 << (coded - i)) - 1 : ~(__mmask64)0;
+        is_special |= fp8_find_nan(row + i, mask) | (__mmask64)(scale > FP8_SCALE_LARGEST);
         __m512i lowered =
             _mm512_set1_epi16((short)((FP8_SCALE_LARGEST - scale) * (1 << BF16_EXPONENT_SHIFT)));
-        struct bf16_chunk chunk = bf16_in_order(fp8_decode(table, row + i, ~(__mmask64)0, lowered));
-        _mm512_storeu_si512(out + i, chunk.first);
-        _mm512_storeu_si512(out + i + CHUNK / 2, chunk.second);
+        struct bf16_chunk chunk = bf16_in_order(fp8_decode(table, row + i, mask, lowered));
+        _mm512_mask_storeu_epi16(out + i, (__mmask32)mask, chunk.first);
+        _mm512_mask_storeu_epi16(out + i + CHUNK / 2, (__mmask32)(mask >> 32), chunk.second);
     }
     memcpy(out + coded, row + row_layout_plain_offset(layout), (size_t)layout->plain_width * sizeof *out);
     if (is_special != 0) {

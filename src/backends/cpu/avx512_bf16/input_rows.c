@@ -27,13 +27,11 @@ static float largest_magnitude(const uint16_t *row, int64_t count) {
         largest = _mm512_max_epu16(largest, _mm512_and_si512(load_words(row + i, count - i), magnitude));
     }
     __m256i half = _mm256_max_epu16(_mm512_castsi512_si256(largest), _mm512_extracti64x4_epi64(largest, 1));
-    uint16_t words[16];
-    uint16_t best = 0;
-    _mm256_storeu_si256((__m256i *)(void *)words, half);
-    for (int i = 0; i < 16; i++) {
-        best = words[i] > best ? words[i] : best;
-    }
-    return bf16_decode(best);
+    __m128i eight = _mm_max_epu16(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+    /* There is an instruction for the smallest of eight. */
+    const __m128i ones = _mm_set1_epi16(-1);
+    int smallest = _mm_extract_epi16(_mm_minpos_epu16(_mm_xor_si128(eight, ones)), 0);
+    return bf16_decode((uint16_t)~smallest);
 }
 
 /*
@@ -58,15 +56,53 @@ static __m512 round_e4m3(__m512 x) {
     return _mm512_castsi512_ps(_mm512_or_si512(rounded, sign));
 }
 
-/* 32 bf16 words rounded at a scale of 2^exponent; the results are exact in bf16. */
-static __m512i round_words(__m512i words, __m512 scale, __m512 inverse) {
-    __m512 low =
-        _mm512_mul_ps(round_e4m3(_mm512_mul_ps(widen(_mm512_castsi512_si256(words)), inverse)), scale);
-    __m512 high =
-        _mm512_mul_ps(round_e4m3(_mm512_mul_ps(widen(_mm512_extracti64x4_epi64(words, 1)), inverse)), scale);
+/* What rounding needs of a block's scale, 2^exponent. */
+struct act8_scale {
+    __m512 scale;
+    __m512 inverse;
+    __m512i smallest;      /* bf16 words: 2^-6 times the scale */
+    __mmask32 is_infinite; /* all lanes or none */
+};
+
+static struct act8_scale act8_scale_make(int exponent) {
+    return (struct act8_scale){
+        .scale = _mm512_set1_ps(f32_power_of_two(exponent)),
+        .inverse = _mm512_set1_ps(f32_power_of_two(-exponent)),
+        .smallest = _mm512_set1_epi16((short)(0x3C80 + exponent * (1 << BF16_EXPONENT_SHIFT))),
+        .is_infinite = exponent > 127 ? 0xFFFFFFFFu : 0,
+    };
+}
+
+/* 32 bf16 words rounded; the results are exact in bf16. */
+static __m512i round_any_words(__m512i words, const struct act8_scale *by) {
+    __m512 low = _mm512_mul_ps(widen(_mm512_castsi512_si256(words)), by->inverse);
+    __m512 high = _mm512_mul_ps(widen(_mm512_extracti64x4_epi64(words, 1)), by->inverse);
+    low = _mm512_mul_ps(round_e4m3(low), by->scale);
+    high = _mm512_mul_ps(round_e4m3(high), by->scale);
     __m256i low_words = _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(low), 16));
     __m256i high_words = _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(high), 16));
     return _mm512_inserti64x4(_mm512_castsi256_si512(low_words), high_words, 1);
+}
+
+/*
+ * The same, faster for words that stay normal as codes, or are zero: rounding to three bits of mantissa does
+ * not see the scale, which leaves none above 448 (but beside a NaN, where all is lost). Of an infinite scale
+ * not even zeros are left.
+ */
+static inline __m512i round_words(__m512i words, const struct act8_scale *by) {
+    const __m512i infinity = _mm512_set1_epi16(0x7F80);
+    __m512i magnitude = _mm512_and_si512(words, _mm512_set1_epi16(0x7FFF));
+    __mmask32 is_small = _mm512_cmplt_epu16_mask(magnitude, by->smallest);
+    __mmask32 is_special = _mm512_mask_test_epi16_mask(is_small, magnitude, magnitude) |
+                           _mm512_cmpge_epu16_mask(magnitude, infinity) | by->is_infinite;
+    if (is_special != 0) {
+        return round_any_words(words, by);
+    }
+    __m512i odd = _mm512_and_si512(_mm512_srli_epi16(magnitude, 4), _mm512_set1_epi16(1));
+    __m512i rounded = _mm512_add_epi16(_mm512_add_epi16(magnitude, _mm512_set1_epi16(7)), odd);
+    rounded = _mm512_and_si512(rounded, _mm512_set1_epi16((short)0xFFF0));
+    /* rounded | (words & 0x8000): the sign. */
+    return _mm512_ternarylogic_epi64(rounded, words, _mm512_set1_epi16((short)0x8000), 0xF8);
 }
 
 /* Stores 64 columns in the order of the format. */
@@ -88,20 +124,17 @@ static void store_chunk(enum weight_format format, __m512i a, __m512i b, uint16_
 
 void input_row_pack(enum weight_format format, bool rounds, const uint16_t *row, int64_t columns,
                     uint16_t *packed) {
-    __m512 scale = _mm512_set1_ps(1.0f);
-    __m512 inverse = scale;
+    struct act8_scale by = act8_scale_make(0);
     for (int64_t i = 0; i < columns; i += CHUNK) {
         if (rounds && i % ACT8_LINEAR_BLOCK == 0) {
             int64_t length = columns - i < ACT8_LINEAR_BLOCK ? columns - i : ACT8_LINEAR_BLOCK;
-            int exponent = act8_scale_exponent(largest_magnitude(row + i, length));
-            scale = _mm512_set1_ps(f32_power_of_two(exponent));
-            inverse = _mm512_set1_ps(f32_power_of_two(-exponent));
+            by = act8_scale_make(act8_scale_exponent(largest_magnitude(row + i, length)));
         }
         __m512i a = load_words(row + i, columns - i);
         __m512i b = load_words(row + i + 32, columns - i - 32);
         if (rounds) {
-            a = round_words(a, scale, inverse);
-            b = round_words(b, scale, inverse);
+            a = round_words(a, &by);
+            b = round_words(b, &by);
         }
         store_chunk(format, a, b, packed + i);
     }

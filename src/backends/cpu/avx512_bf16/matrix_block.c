@@ -267,16 +267,12 @@ void matrix_block_multiply(const struct weight *weight, const struct leaf_plan *
         streams = matrix_stream_scale(&block, first_row, first_row + row_count - 1, inputs, count);
         streamed = block.scaled_inputs;
     }
-    /* A panel is as high as it can be: inputs come from beyond the L2 cache for each, if they are many. */
-    int64_t step = streams ? ROWS : MATRIX_BLOCK_ROWS;
-    for (int64_t first = 0; first < row_count; first += step) {
-        int64_t rows = row_count - first < step ? row_count - first : step;
-        if (streams && matrix_stream_multiply(&block, first_row + first, rows, streamed, count, sink)) {
-            continue;
-        }
-        fill_panel(&block, first_row + first, rows, true);
-        multiply_panel(&block, first_row + first, rows, inputs, count, sink);
+    if (streams && matrix_stream_multiply(&block, first_row, row_count, streamed, count, sink)) {
+        return;
     }
+    /* A panel is as high as it can be: inputs come from beyond the L2 cache for each, if they are many. */
+    fill_panel(&block, first_row, row_count, true);
+    multiply_panel(&block, first_row, row_count, inputs, count, sink);
 }
 
 const uint16_t *matrix_block_decode(const struct weight *weight, int64_t first_row, int64_t row_count,

@@ -76,21 +76,19 @@ static inline bool prepare_scales(const struct weight_block *block, int64_t row,
     int64_t count = row_count * of_row;
     const uint8_t *scales =
         (const uint8_t *)weight->scales + (is_fp8 ? row / WEIGHT_FP8_BLOCK * of_row : row * of_row);
-    int largest = is_fp8 ? FP8_SCALE_LARGEST : FP4_SCALE_LARGEST;
-    __m512i highest = _mm512_set1_epi16((short)largest);
-    __mmask32 is_outside = 0;
+    __m512i highest = _mm512_set1_epi16((short)(is_fp8 ? FP8_SCALE_LARGEST : FP4_SCALE_LARGEST));
+    __m512i lowest = _mm512_set1_epi16((short)(is_fp8 ? 0 : FP4_SCALE_SMALLEST));
+    /* Of scales below the lowest, which wrap around, and of those above it. */
+    __m512i largest = _mm512_setzero_si512();
     for (int64_t i = 0; i < count; i += 32) {
         _mm_prefetch((const char *)scales + ROWS * of_row + i, _MM_HINT_T0);
         __mmask32 mask = count - i >= 32 ? 0xFFFFFFFFu : (1u << (count - i)) - 1;
         __m512i scale = _mm512_cvtepu8_epi16(_mm256_maskz_loadu_epi8(mask, scales + i));
-        is_outside |= _mm512_mask_cmpgt_epu16_mask(mask, scale, highest);
-        if (!is_fp8) {
-            is_outside |= _mm512_mask_testn_epi16_mask(mask, scale, scale);
-        }
+        largest = _mm512_mask_max_epu16(largest, mask, largest, _mm512_sub_epi16(scale, lowest));
         __m512i words = _mm512_slli_epi16(_mm512_sub_epi16(highest, scale), BF16_EXPONENT_SHIFT);
         _mm512_storeu_si512(lowered + i, words);
     }
-    return is_outside == 0;
+    return _mm512_cmpgt_epu16_mask(largest, _mm512_sub_epi16(highest, lowest)) == 0;
 }
 
 static inline struct row_source source_of(const struct weight_block *block, int64_t row,
@@ -150,11 +148,13 @@ static inline __m512 quarter_sums(__m512 a, __m512 b) {
 static inline __attribute__((always_inline)) __m512 sum_lanes(const __m512 *lanes, int count) {
     __m512 quarters[TILE_RESULTS / 4];
     const int used = (count + 3) / 4;
+#pragma GCC unroll 4
     for (int q = 0; q < used; q++) {
         const __m512 *two = lanes + (ptrdiff_t)4 * q;
         const __m512 *next = count == 2 ? two : two + 2;
         quarters[q] = pair_sums(pair_sums(two[0], two[1]), pair_sums(next[0], next[1]));
     }
+#pragma GCC unroll 4
     for (int q = used; q < TILE_RESULTS / 4; q++) {
         quarters[q] = quarters[q & (used - 1)];
     }

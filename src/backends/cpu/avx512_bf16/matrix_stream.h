@@ -16,8 +16,8 @@ bool matrix_stream_scale(const struct weight_block *block, int64_t first_row, in
                          const uint16_t *inputs, int64_t count);
 
 /*
- * At most ROWS rows from first_row times at most STREAM_INPUTS inputs, which for FP8 are scaled already.
- * False, with nothing handed out, if a row has scales that the fast decoding does not take.
+ * At most MATRIX_BLOCK_ROWS rows from first_row times at most STREAM_INPUTS inputs, which for FP8 are scaled
+ * already. False, with nothing handed out, if a row has scales that the fast decoding does not take.
  */
 bool matrix_stream_multiply(const struct weight_block *block, int64_t first_row, int64_t row_count,
                             const uint16_t *inputs, int64_t count, const struct matrix_sink *sink);

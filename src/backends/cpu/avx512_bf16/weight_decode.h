@@ -26,6 +26,7 @@
 enum {
     CHUNK = 64, /* columns */
     FP8_SCALE_LARGEST = 247,
+    FP4_SCALE_SMALLEST = 1,
     FP4_SCALE_LARGEST = 253,
     BF16_EXPONENT_SHIFT = 7,
 };

@@ -123,10 +123,13 @@ LANES_INLINE void add_strip(enum dtype dtype, int rows, struct mix_part part, in
         part.first += TILE_TOKENS;
         part.sums += TILE_TOKENS * part.sums_stride;
     }
-    for (; count > 0; count--) {
+    /* The rest in one tile: it would read the mix rows again for each token. */
+    if (count == 3 && TILE_TOKENS > 3) {
+        add_tile(dtype, 3, rows, &part);
+    } else if (count == 2 && TILE_TOKENS > 2) {
+        add_tile(dtype, 2, rows, &part);
+    } else if (count == 1) {
         add_tile(dtype, 1, rows, &part);
-        part.first++;
-        part.sums += part.sums_stride;
     }
 }
 
@@ -197,7 +200,7 @@ static void finish_mixes(const struct collapse_args *args, const float *sums, in
         lanes_store(mixes + i * LANES, lanes_sum_each(by_token));
     }
     float *factors = mixes + mix_rows * LANES;
-    for (int t = 0; t < LANES; t++) {
+    for (int64_t t = 0; t < count; t++) {
         factors[t] = 1.0f / sqrtf(factors[t] / (float)args->mix->columns + args->norm_epsilon);
     }
     for (int64_t i = 0; i < mix_rows; i++) {
