@@ -56,20 +56,7 @@ struct rank_team {
     bool is_led;                    /* the others follow this process's leader */
 };
 
-/* Boundary buffers of a stage between others, and of the first and the last one (P-19). */
-enum { MIDDLE_BUFFERS = 3, END_BUFFERS = 2 };
-
 _Static_assert((int)TEAM_RANKS_MAX <= (int)SLUICE_STAGES_MAX, "a stage has a rank");
-
-/* Groups in flight that leave stages without work are no fault, but seldom meant (CFG-17). */
-static void warn_of_few_groups(const struct sluice_parallel_options *parallel) {
-    struct string_buffer text = {0};
-    int buffers = parallel->pipeline > 2 ? MIDDLE_BUFFERS : END_BUFFERS;
-    if (layout_append_few_groups(parallel->pipeline, parallel->in_flight, buffers, &text)) {
-        log_write(LOG_WARNING, "engine", "%s", string_buffer_text(&text));
-    }
-    string_buffer_deinit(&text);
-}
 
 static bool is_led_from_outside(const struct rank_team *team, int replica) {
     return rank_team_is_led_from_outside(&team->mesh, team->job != NULL, replica);
@@ -466,7 +453,6 @@ enum status rank_team_open(const struct sluice_engine_options *options, struct e
     struct sluice_job *job = options->parallel.job;
     *leaders = NULL;
     TRY(rank_team_check_options(options));
-    warn_of_few_groups(&options->parallel);
     TRY(create_team(options, &team));
     if (job != NULL) {
         TRY_GOTO(layout_check_rank_count(&team->mesh, job->size, "processes"));

@@ -20,7 +20,7 @@ int rank_team_replicas(const struct sluice_parallel_options *parallel);
 /* Ranks that the options ask for; INT_MAX: far too many. */
 int rank_team_size(const struct sluice_parallel_options *parallel);
 
-/* UNSUPPORTED or OUT_OF_RANGE with what no engine can have. */
+/* UNSUPPORTED or OUT_OF_RANGE with what no engine can have; the log has what is seldom meant. */
 enum status rank_team_check_options(const struct sluice_engine_options *options);
 
 /*

@@ -1,9 +1,14 @@
 /* Which layouts an engine can have at all, before a checkpoint is opened. */
 #include <limits.h>
 
+#include "base/log.h"
+#include "base/string_buffer.h"
 #include "engine/rank_team.h"
 #include "engine/rank_team_groups.h"
 #include "parallel/layout_check.h"
+
+/* Boundary buffers of a stage between others, and of the first and the last one (P-19). */
+enum { MIDDLE_BUFFERS = 3, END_BUFFERS = 2 };
 
 int rank_team_replicas(const struct sluice_parallel_options *parallel) {
     return parallel->data > 1 ? parallel->data : 1;
@@ -24,6 +29,16 @@ static enum status check_replicas(const struct sluice_parallel_options *parallel
     return STATUS_OK;
 }
 
+/* Groups in flight that leave stages without work are no fault, but seldom meant (CFG-17). */
+static void warn_of_few_groups(const struct sluice_parallel_options *parallel) {
+    struct string_buffer text = {0};
+    int buffers = parallel->pipeline > 2 ? MIDDLE_BUFFERS : END_BUFFERS;
+    if (layout_append_few_groups(parallel->pipeline, parallel->in_flight, buffers, &text)) {
+        log_write(LOG_WARNING, "engine", "%s", string_buffer_text(&text));
+    }
+    string_buffer_deinit(&text);
+}
+
 enum status rank_team_check_options(const struct sluice_engine_options *options) {
     const struct sluice_parallel_options *parallel = &options->parallel;
     CHECK(parallel->data <= TEAM_RANKS_MAX && parallel->tensor >= 1 && parallel->tensor <= TEAM_RANKS_MAX &&
@@ -38,6 +53,9 @@ enum status rank_team_check_options(const struct sluice_engine_options *options)
           parallel->shared_rows_min);
     const struct mesh_shape mesh = {
         .data = rank_team_replicas(parallel), .pipeline = parallel->pipeline, .tensor = parallel->tensor};
-    return options->prefix_cache_directory == NULL ? STATUS_OK
-                                                   : layout_check_disk_tier(options->device, &mesh);
+    if (options->prefix_cache_directory != NULL) {
+        TRY(layout_check_disk_tier(options->device, &mesh));
+    }
+    warn_of_few_groups(parallel);
+    return STATUS_OK;
 }

@@ -414,6 +414,11 @@ static void release_generations(struct answer *answer) {
     }
 }
 
+/* The field of the request that an error is about; "": none. The form of an answer is looked at last. */
+static const char *field_at_fault(const struct answer *answer, enum status status) {
+    return status == STATUS_UNSUPPORTED || status == STATUS_BAD_FORMAT ? answer->settings.grammar_field : "";
+}
+
 /* An error reaches the client in the way that is still open. */
 static void send_failure(struct answer *answer, enum status status) {
     struct reply *reply = answer->reply;
@@ -426,7 +431,7 @@ static void send_failure(struct answer *answer, enum status status) {
         string_buffer_deinit(&message);
     } else if (reply != NULL) {
         answer->reply = NULL;
-        api_reply_failure(reply, answer->path, status, "");
+        api_reply_failure(reply, answer->path, status, field_at_fault(answer, status));
     }
 }
 

@@ -41,6 +41,7 @@ struct answer_settings {
     size_t bad_word_count;
     enum service_grammar grammar;
     struct service_text grammar_text;
+    char grammar_field[READER_PARAMETER_BYTES]; /* of the request, that asks for it */
     bool is_grammar_optional;             /* the answer goes on without it if the service cannot do it */
     int64_t log_probability_count;        /* -1: none are reported */
     int64_t prompt_log_probability_count; /* the same */

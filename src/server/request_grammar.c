@@ -1,6 +1,7 @@
 /* Every form becomes one of service.h's grammars and its text, in the request's arena. */
 #include "server/request_grammar.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static enum status set_grammar(struct answer_settings *settings, struct request_reader *reader,
@@ -11,6 +12,7 @@ static enum status set_grammar(struct answer_settings *settings, struct request_
                                    "asks for a second form of the answer; give only one");
     }
     settings->grammar = grammar;
+    snprintf(settings->grammar_field, sizeof settings->grammar_field, "%s%s", reader->place, name);
     settings->grammar_text =
         (struct service_text){arena_copy_string(arena, text.bytes, text.length), text.length};
     CHECK_MEMORY(settings->grammar_text.bytes);
@@ -190,6 +192,7 @@ enum status request_grammar_set_tools(struct answer_settings *settings, struct r
                          (struct service_text){text.data, text.length}, arena));
     /* Left to itself the model may still call a tool; without its schema it is only less sure to fit. */
     settings->is_grammar_optional = is_auto;
+    snprintf(settings->grammar_field, sizeof settings->grammar_field, "tools");
 fail:
     string_buffer_deinit(&text);
     return status;

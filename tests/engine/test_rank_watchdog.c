@@ -26,12 +26,13 @@ struct world {
     struct rank_watchdog *watchdog;
 };
 
-/* Two stages past their first ticks, or in them. */
-static void open_world(struct world *world, uint64_t tick) {
+/* Two stages past their first ticks, or in them; the first one has the pool. */
+static void open_world(struct world *world, uint64_t tick, const struct worker_pool *pool) {
     struct watched_member members[RANKS];
     struct comm *ends[RANKS];
     memset(world, 0, sizeof *world);
     assert_int_equal(comm_threads_create(RANKS, ends), STATUS_OK);
+    world->pulses[0].pool = pool;
     for (int i = 0; i < RANKS; i++) {
         world->ranks[i] = (struct executor_ranks){
             .control = ends[i], .number = i, .stage = i, .stage_count = RANKS, .replica_count = 1};
@@ -79,7 +80,7 @@ static void expect_peace(struct world *world) {
 static void who_hangs_is_named(void **state) {
     struct world world;
     (void)state;
-    open_world(&world, 57);
+    open_world(&world, 57, NULL);
     world.pulses[0].wait.operation = "comm_wait";
     world.pulses[0].is_working = true;
     world.pulses[1].ops.op = 1 + OP_MOE_EXPERTS;
@@ -95,8 +96,7 @@ static void who_gets_on_is_left_alone(void **state) {
     struct worker_pool *pool;
     (void)state;
     assert_int_equal(worker_pool_create(1, &pool), STATUS_OK);
-    open_world(&world, 57);
-    world.pulses[0].pool = pool;
+    open_world(&world, 57, pool);
     world.pulses[0].is_working = true; /* begins operations, then tasks of one */
     world.pulses[1].wait.operation = "comm_gather";
     world.pulses[1].is_working = true; /* waits for it all the while */
@@ -121,8 +121,7 @@ static void a_long_kernel_is_left_alone(void **state) {
         struct world world;
         struct worker_pool *pool;
         assert_int_equal(worker_pool_create(threads, &pool), STATUS_OK);
-        open_world(&world, 57);
-        world.pulses[0].pool = pool;
+        open_world(&world, 57, pool);
         world.pulses[0].is_working = true;
         worker_pool_run(pool, 25 * threads, sleep_at_task, NULL);
         expect_peace(&world);
@@ -133,7 +132,7 @@ static void a_long_kernel_is_left_alone(void **state) {
 static void who_has_nothing_to_do_is_left_alone(void **state) {
     struct world world;
     (void)state;
-    open_world(&world, 57);
+    open_world(&world, 57, NULL);
     world.pulses[0].wait.operation = "comm_wait"; /* for a plan */
     sleep_seconds(2.5 * deadline_seconds);
     expect_peace(&world);
@@ -142,7 +141,7 @@ static void who_has_nothing_to_do_is_left_alone(void **state) {
 static void first_ticks_may_read_weights(void **state) {
     struct world world;
     (void)state;
-    open_world(&world, 7);
+    open_world(&world, 7, NULL);
     world.pulses[1].is_working = true;
     sleep_seconds(2.5 * deadline_seconds);
     expect_peace(&world);
@@ -151,7 +150,7 @@ static void first_ticks_may_read_weights(void **state) {
 static void ranks_that_wait_for_each_other_are_found(void **state) {
     struct world world;
     (void)state;
-    open_world(&world, 57);
+    open_world(&world, 57, NULL);
     for (int i = 0; i < RANKS; i++) {
         world.pulses[i].wait.operation = "comm_exchange";
         world.pulses[i].is_working = true;

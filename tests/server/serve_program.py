@@ -56,11 +56,22 @@ class Serve:
         return self
 
     def __exit__(self, kind, *_):
-        if self.process.poll() is None:
+        had_ended = self._has_ended(1.0 if kind else 0.0)
+        if not had_ended:
             self.process.send_signal(signal.SIGKILL if kind else signal.SIGTERM)
         code = self.process.wait(timeout=PATIENCE)
         self.reader.join(timeout=10)
+        if kind:
+            print(f"the server {f'had ended with {code}' if had_ended else 'was running'}: {''.join(self.lines[-20:])}")
         assert kind or code == 0, f"the server ended with {code}: {self.lines}"
+
+    def _has_ended(self, seconds):
+        """Whether it ends by itself in so much time: one that dies closes its sockets first."""
+        try:
+            self.process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
 
     def access_lines(self):
         """What the access log says so far in whole lines, as dictionaries."""

@@ -259,6 +259,7 @@ static void test_grammars(void **state) {
     assert_int_equal(api_fixture_post(fixture, CHAT, "{" HI ",\"guided_regex\":\"(?=a)\",\"stream\":true}"),
                      400);
     assert_json_text(fixture->body, "error.message", "look-arounds are not supported");
+    assert_json_text(fixture->body, "error.param", "guided_regex");
 }
 
 #define TOOL "{\"type\":\"function\",\"function\":{\"name\":\"run\",\"parameters\":{\"type\":\"object\"}}}"
