@@ -13,7 +13,7 @@ RUN_SUM := $(SLUICE) generate --model models/mini-v4 --chat --thinking --tempera
 	--prompt "Rosa has 41 figs and buys 17 more. How many figs does Rosa have now?"
 
 .PHONY: help build run test test-full test-release test-asan test-tsan test-emulated \
-	test-ranks test-valgrind test-lm-eval test-load fuzz bench check-style tidy format clean \
+	test-builds test-ranks test-valgrind test-lm-eval test-load fuzz bench check-style tidy format clean \
 	install build-packages test-packages
 
 help:
@@ -97,6 +97,10 @@ test-ranks: test-packages
 	build/release/tests/model/test_replica_liveness 100000
 	tests/ranks/test_hosts.sh $(SLUICE) . || test $$? -eq 77
 
+# Ways to build that no other target takes.
+test-builds: test-packages
+	tools/check_builds
+
 # lm-evaluation-harness against a server; its packages come from PyPI.
 test-lm-eval: build test-packages
 	test -x build/release/python-lm-eval/bin/lm_eval || { \
@@ -121,6 +125,7 @@ test-full: test
 	$(MAKE) --no-print-directory test-lm-eval
 	$(MAKE) --no-print-directory test-load
 	$(MAKE) --no-print-directory fuzz
+	$(MAKE) --no-print-directory test-builds
 	$(MAKE) --no-print-directory tidy
 	@echo "All tests of test-full passed."
 

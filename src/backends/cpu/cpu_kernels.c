@@ -7,8 +7,14 @@
 #include "ops/reference/reference_table.h"
 
 static const struct kernel_list *const lists[] = {
+#if defined(SLUICE_HAS_AMX_BF16)
+    &kernels_amx_bf16,
+#endif
+#if defined(SLUICE_HAS_AVX512_BF16)
+    &kernels_avx512_bf16,
+#endif
 #if defined(__x86_64__)
-    &kernels_amx_bf16,       &kernels_avx512_bf16, &kernels_lanes_avx512, &kernels_lanes_avx2,
+    &kernels_lanes_avx512,   &kernels_lanes_avx2,
 #endif
     &kernels_lanes_portable,
 };

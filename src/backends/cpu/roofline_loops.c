@@ -9,7 +9,11 @@ struct roofline_loops roofline_loops_choose(unsigned features) {
 #if defined(__x86_64__)
         &roofline_loops_avx2,
         &roofline_loops_avx512,
+#endif
+#if defined(SLUICE_HAS_AVX512_BF16)
         &roofline_loops_avx512_bf16,
+#endif
+#if defined(SLUICE_HAS_AMX_BF16)
         &roofline_loops_amx_bf16,
 #endif
     };
