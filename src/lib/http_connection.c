@@ -112,6 +112,7 @@ void *http_connection_open_request(void *context, const char *target, struct MHD
     exchange->has_bad_target =
         http_target_parse(exchange->raw_target, exchange->raw_target_length, &exchange->target) != STATUS_OK;
     exchange->connection_index = (size_t)(entry - server->connections);
+    exchange->socket = entry->socket;
     memcpy(exchange->peer, entry->peer, sizeof exchange->peer);
     pthread_mutex_lock(&server->mutex);
     entry->exchange = exchange;

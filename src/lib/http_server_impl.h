@@ -47,6 +47,7 @@ struct http_exchange {
     struct http_io *io;
     struct MHD_Connection *connection; /* valid while is_attached */
     size_t connection_index;
+    int socket; /* likewise */
     _Atomic int holder_count;
     struct http_exchange *next_waiting; /* in the queue of handlers */
 
