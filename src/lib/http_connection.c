@@ -112,7 +112,6 @@ void *http_connection_open_request(void *context, const char *target, struct MHD
     exchange->has_bad_target =
         http_target_parse(exchange->raw_target, exchange->raw_target_length, &exchange->target) != STATUS_OK;
     exchange->connection_index = (size_t)(entry - server->connections);
-    exchange->socket = entry->socket;
     memcpy(exchange->peer, entry->peer, sizeof exchange->peer);
     pthread_mutex_lock(&server->mutex);
     entry->exchange = exchange;
@@ -197,6 +196,7 @@ static enum MHD_Result send_reply(struct http_exchange *exchange) {
     if (must_wait) {
         http_exchange_suspend(exchange);
     } else if (has_reply) {
+        http_exchange_reply_is_taken(exchange);
         response = http_reply_make_response(exchange);
         exchange->last_taken = clock_seconds();
     }

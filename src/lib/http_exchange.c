@@ -172,26 +172,25 @@ void http_exchange_add_header(struct http_exchange *exchange, const char *name, 
     pthread_mutex_unlock(&exchange->mutex);
 }
 
-/* Whether the client has closed its half, although nobody may have told yet. */
-static bool has_ended_input(const struct http_exchange *exchange) {
-    char byte;
-    return exchange->is_half_closed || recv(exchange->socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
-}
-
 /*
- * The library (0.9.75) reads from a resumed connection before it looks at the reply, and closes it if it
- * finds the end of the input, unless the connection has a time limit of its own: those it looks at first.
+ * The library (0.9.75) reads from a resumed connection before it looks whether there is a reply, and closes
+ * it if the input has ended, unless the connection has a time limit of its own: those it looks at first. It
+ * has one until the library takes the reply (http_exchange_reply_is_taken).
  */
-static void keep_half_closed(struct http_exchange *exchange) {
+static void have_reply_seen_first(struct http_exchange *exchange) {
     const unsigned ages_seconds = 1000000;
-    if (exchange->is_attached && exchange->is_suspended && has_ended_input(exchange)) {
+    if (exchange->is_attached && exchange->is_suspended) {
         MHD_set_connection_option(exchange->connection, MHD_CONNECTION_OPTION_TIMEOUT, ages_seconds);
     }
 }
 
+void http_exchange_reply_is_taken(struct http_exchange *exchange) {
+    MHD_set_connection_option(exchange->connection, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
+}
+
 /* With the mutex held. */
 static void begin_reply(struct http_exchange *exchange, int status, const char *content_type) {
-    keep_half_closed(exchange);
+    have_reply_seen_first(exchange);
     exchange->status = status;
     exchange->is_started = true;
     if (content_type != NULL) {

@@ -47,7 +47,6 @@ struct http_exchange {
     struct http_io *io;
     struct MHD_Connection *connection; /* valid while is_attached */
     size_t connection_index;
-    int socket; /* likewise */
     _Atomic int holder_count;
     struct http_exchange *next_waiting; /* in the queue of handlers */
 
@@ -156,6 +155,8 @@ void http_exchange_mark_left(struct http_exchange *exchange);
  * held, so that `socket` is the exchange's.
  */
 void http_exchange_half_close(struct http_exchange *exchange, int socket);
+/* On the library's thread, once the exchange is resumed with a reply. */
+void http_exchange_reply_is_taken(struct http_exchange *exchange);
 /* The library is done with the request. */
 void http_exchange_detach(struct http_exchange *exchange);
 /* Nothing more will be sent; wakes a suspended connection. The socket is the caller's to shut down. */
