@@ -18,6 +18,12 @@ def connect(address, seconds=PATIENCE):
     return sock
 
 
+def reset(sock):
+    """Closes by a reset: nothing more is sent, and what has come is dropped."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    sock.close()
+
+
 def read_all(sock):
     """Everything until the server closes; what came so far if it resets or does not answer in time."""
     received = b""

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 
-from http_client import PATIENCE, Reply, connect, get, post, read_all, request, wait_until
+from http_client import PATIENCE, Reply, connect, get, post, read_all, request, reset, wait_until
 
 PROGRAM = sys.argv[1]
 
@@ -199,16 +199,14 @@ def test_deadlines():
 def test_leaving(server):
     """A client that closes, or resets, is noticed at once although nothing is sent to it."""
     before = stats(server)[1]
-    for is_reset in (False, True):
+    for leave in (socket.socket.close, reset):
         sock = connect(server.port)
         sock.sendall(b"GET /stream?count=2&ms=60000 HTTP/1.1\r\nHost: x\r\n\r\n")
         received = b""
         while b"data: 0" not in received:  # the head comes alone or together with it
             received += sock.recv(4096)
         assert stats(server)[0] == 1
-        if is_reset:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-        sock.close()
+        leave(sock)
         # Without looking for it, it would be noticed after a minute.
         wait_until(lambda: stats(server)[0] == 0, PATIENCE, "the stream goes on without its client")
     assert stats(server)[1] == before + 2
@@ -217,13 +215,11 @@ def test_leaving(server):
 def test_leaving_before_the_reply(server):
     """A client that closes while it waits for a reply that has not begun is noticed at once too."""
     before = stats(server)[1]
-    for version, is_reset in ((b"1.1", False), (b"1.1", True), (b"1.0", False)):
+    for version, leave in ((b"1.1", socket.socket.close), (b"1.1", reset), (b"1.0", socket.socket.close)):
         sock = connect(server.port)
         sock.sendall(b"GET /late?ms=60000 HTTP/" + version + b"\r\nHost: x\r\n\r\n")
         wait_until(lambda: stats(server)[0] == 1, PATIENCE, "the request does not arrive")
-        if is_reset:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-        sock.close()
+        leave(sock)
         wait_until(lambda: stats(server)[0] == 0, PATIENCE, "the request goes on without its client")
     assert stats(server)[1] == before + 3
 

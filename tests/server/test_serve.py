@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 
-from http_client import Reply, connect, read_all, request, wait_until
+from http_client import Reply, connect, read_all, request, reset, wait_until
 from serve_program import PATIENCE, Serve, story, stream_text
 
 PROGRAM = sys.argv[1]
@@ -198,11 +198,6 @@ def send_and(address, body, leave):
 
 def test_leaving_at_once():
     """B93: clients that leave or close their half right behind their request harm nobody, and the latter get answers."""
-
-    def reset(sock):
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-        sock.close()
-
     with Serve(PROGRAM, MODEL, "--max-model-len", "2048") as server:
         wanted = json.loads(server.post("/v1/chat/completions", story(8)).body)["choices"][0]["message"]["content"]
         for is_stream in (False, True):
