@@ -9,6 +9,7 @@
 #include "engine/draft_controller.h"
 #include "engine/memory_plan.h"
 #include "engine/model_digest.h"
+#include "engine/prefix_part.h"
 #include "engine/rank_team.h"
 #include "engine/rank_timeline.h"
 #include "engine/trace_file.h"
@@ -25,6 +26,7 @@ enum {
     LOGIT_ROWS_AT_ONCE = 16,
     SNAPSHOTS_BESIDE_SEQUENCES = 4,
     DRAFTS_IF_POSSIBLE = 3,
+    RECORDS_PER_ROUND = 4,  /* with orders about prefixes */
     TRACE_EVENTS = 1 << 17, /* of a rank: 6 MB, some 20000 ticks */
 };
 
@@ -164,6 +166,10 @@ static enum status load_weights(struct engine_core *core, struct checkpoint **ch
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }
 
+bool engine_core_has_disk(const struct sluice_engine_options *options) {
+    return options->has_prefix_cache && options->prefix_cache_directory != NULL;
+}
+
 int32_t engine_core_snapshot_count(const struct engine_core *core) {
     const struct sluice_engine_options *options = &core->options;
     if (!options->has_prefix_cache) {
@@ -217,6 +223,10 @@ int engine_core_in_flight(const struct sluice_engine_options *options) {
 int engine_core_round_limit(const struct sluice_engine_options *options) {
     int groups = engine_core_in_flight(options);
     return groups > 1 && groups < DRAFT_TICKS_UNDER_WAY_MAX ? groups + 1 : groups;
+}
+
+int engine_core_record_limit(const struct sluice_engine_options *options) {
+    return engine_core_round_limit(options) * (engine_core_has_disk(options) ? RECORDS_PER_ROUND : 1);
 }
 
 struct round_runner_options engine_core_runner_options(const struct engine_core *core) {
@@ -371,7 +381,7 @@ static enum status build(const struct sluice_engine_options *options, const stru
     if (checkpoint != NULL) {
         TRY_GOTO(engine_core_create_trace(core));
         TRY_GOTO(create_device(core));
-        if (options->has_prefix_cache && options->prefix_cache_directory != NULL) {
+        if (engine_core_has_disk(options)) {
             TRY_GOTO(model_digest_make(config, *checkpoint, core->digest));
         }
         TRY_GOTO(load_weights(core, checkpoint));
@@ -379,6 +389,10 @@ static enum status build(const struct sluice_engine_options *options, const stru
     TRY_GOTO(describe_states(core));
     if (checkpoint != NULL) {
         TRY_GOTO(create_executor(core, ranks));
+    }
+    if (checkpoint != NULL && engine_core_has_disk(options)) {
+        TRY_GOTO(prefix_part_create(core, &core->prefixes));
+        executor_set_prefixes(core->executor, core->prefixes);
     }
     collect_facts(core);
     *out = core;
@@ -477,6 +491,7 @@ void engine_core_close(struct engine_core **core_pointer) {
         rank_timeline_write(core->options.trace_path, &core->trace, 1);
     }
     tick_trace_destroy(&core->trace);
+    prefix_part_destroy(&core->prefixes);
     executor_destroy(&core->executor);
     state_pool_deinit(&core->states);
     if (core->device != NULL) {

@@ -20,6 +20,8 @@
 #include "sluice/engine.h"
 #include "weights/loader.h"
 
+struct prefix_part;
+
 struct engine_core {
     struct sluice_engine_options options; /* with the defaults worked out */
     struct arena model_arena;             /* model, specs, state table */
@@ -33,6 +35,7 @@ struct engine_core {
     struct state_table state_table;
     struct state_pool states;
     struct executor *executor;
+    struct prefix_part *prefixes;      /* this rank's part of those on disk; NULL: none are kept there */
     struct rank_team *team;            /* of the leader of several ranks; NULL: alone */
     const struct shard_layout *layout; /* what this rank has; NULL: everything; borrowed */
     struct executor_ranks *ranks;      /* its place among others; NULL: alone; borrowed */
@@ -92,6 +95,9 @@ void engine_core_close(struct engine_core **core);
 /* Slots of sequences come first, those of snapshots follow. */
 int32_t engine_core_snapshot_count(const struct engine_core *core);
 
+/* Whether prefixes are to be kept on disk. */
+bool engine_core_has_disk(const struct sluice_engine_options *options);
+
 /* What the system can still give to this process. */
 uint64_t engine_core_available_bytes(void);
 
@@ -100,6 +106,9 @@ int engine_core_in_flight(const struct sluice_engine_options *options);
 
 /* Rounds under way at once: one more where groups take turns, for prompts while nobody answers. */
 int engine_core_round_limit(const struct sluice_engine_options *options);
+
+/* Records on their way at once: where prefixes are kept on disk, orders about these go between rounds. */
+int engine_core_record_limit(const struct sluice_engine_options *options);
 
 /* What a round runner for this core needs; its memory is in the core's ledger. */
 struct round_runner_options engine_core_runner_options(const struct engine_core *core);

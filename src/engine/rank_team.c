@@ -149,6 +149,7 @@ static struct plan_bounds bounds_of(const struct sluice_engine_options *options,
         .page_update_limit = (int32_t)(3 * options->sequence_limit * pages_per_slot),
         .slot_operation_limit = SCHEDULER_OPERATIONS_PER_SLOT * options->sequence_limit,
         .token_limit = (int32_t)options->context_tokens,
+        .page_limit = (int32_t)pages_per_slot,
     };
 }
 
@@ -184,9 +185,8 @@ static enum status place_member(struct rank_team *team, int index, const struct 
     ranks->vocabulary_part =
         shard_cut_vocabulary(sizes->model->vocabulary_size, place.tensor, team->mesh.tensor).count;
     ranks->in_flight_limit = engine_core_round_limit(&sizes->options);
-    int64_t context = sizes->options.context_tokens;
-    ranks->bounds =
-        bounds_of(&sizes->options, (context + sizes->options.page_tokens - 1) / sizes->options.page_tokens);
+    ranks->record_limit = engine_core_record_limit(&sizes->options);
+    ranks->bounds = bounds_of(&sizes->options, sizes->states.pages_per_slot);
     return executor_balance_init(ranks, parallel, sizes->model);
 }
 

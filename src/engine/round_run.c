@@ -178,13 +178,15 @@ static enum status start_round(struct round_runner *runner, const struct round_p
     CHECK(runner->in_flight < limit, STATUS_INTERNAL, "a round was started while %d were under way",
           runner->in_flight);
     rank_meter_start(executor_meter(runner->options.executor));
+    bool has_answers = round_carries_prefix_answers(runner);
     TRY(round_ask_reports(runner, &has_reports));
     runner->rounds[(runner->oldest + runner->in_flight++) % limit] =
         (struct started_round){.plan = *plan,
                                .sampled_count = count_sampled(plan),
                                .number = runner->number,
                                .started = clock_seconds(),
-                               .has_reports = has_reports};
+                               .has_reports = has_reports,
+                               .has_answers = has_answers};
     TRY(executor_lead(runner->options.executor,
                       &(struct plan_record){.kind = PLAN_KIND_ROUND, .round = *plan}));
     struct started_round *started = &runner->rounds[(runner->oldest + runner->in_flight - 1) % limit];
@@ -233,6 +235,9 @@ static enum status receive_feedback(struct round_runner *runner, const struct st
     bool is_here = round_chooses(options);
     double began = clock_seconds();
     trace_round(runner, &round->plan, round->number);
+    if (round->has_answers) {
+        TRY(round_take_prefix_answers(runner));
+    }
     if (round->has_reports) {
         TRY(round_take_reports(runner));
     }

@@ -508,6 +508,7 @@ bool scheduler_plan(struct scheduler *scheduler, double now, struct round_plan *
         int32_t last = (scheduler->oldest_plan + scheduler->plan_count - 1) % limit;
         scheduler_share_prompts(scheduler, &scheduler->plans[last]);
     }
+    scheduler_go_on_with_store(scheduler);
     end_where_due(scheduler, &scheduler->running, now);
     end_where_due(scheduler, &scheduler->waiting, now);
     preempt_where_due(scheduler);
