@@ -166,6 +166,17 @@ static enum status load_weights(struct engine_core *core, struct checkpoint **ch
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }
 
+int32_t engine_core_draft_window(const struct engine_core *core) {
+    int64_t rows = 0;
+    for (int i = 0; i < core->state_table.count; i++) {
+        const struct state_kind *kind = &core->state_table.kinds[i];
+        if (kind->is_draft && kind->rows > rows) {
+            rows = kind->rows;
+        }
+    }
+    return (int32_t)rows;
+}
+
 bool engine_core_has_disk(const struct sluice_engine_options *options) {
     return options->has_prefix_cache && options->prefix_cache_directory != NULL;
 }

@@ -95,6 +95,9 @@ void engine_core_close(struct engine_core **core);
 /* Slots of sequences come first, those of snapshots follow. */
 int32_t engine_core_snapshot_count(const struct engine_core *core);
 
+/* Rows of the largest ring of the draft layer, if it is on this core's stage: what sequences catch up on. */
+int32_t engine_core_draft_window(const struct engine_core *core);
+
 /* Whether prefixes are to be kept on disk. */
 bool engine_core_has_disk(const struct sluice_engine_options *options);
 

@@ -14,18 +14,6 @@
 /* Tokens between snapshots inside a long prompt: rarer than pages, for each costs a copy of the rings. */
 enum { SNAPSHOT_INTERVAL_TOKENS = 2048 };
 
-/* Rows of the largest ring of the draft layer: what a sequence must catch up on. */
-static int32_t draft_window(const struct engine_core *core) {
-    int64_t rows = 0;
-    for (int i = 0; i < core->state_table.count; i++) {
-        const struct state_kind *kind = &core->state_table.kinds[i];
-        if (kind->is_draft && kind->rows > rows) {
-            rows = kind->rows;
-        }
-    }
-    return (int32_t)rows;
-}
-
 static int32_t snapshot_interval(int32_t page_tokens) {
     int32_t pages = SNAPSHOT_INTERVAL_TOKENS / page_tokens;
     return page_tokens * (pages == 0 ? 1 : pages);
@@ -97,7 +85,7 @@ static enum status create_scheduler(struct engine_work *work,
         .page_tokens = core->options.page_tokens,
         .context_tokens = (int32_t)core->options.context_tokens,
         .draft_limit = core->options.draft.limit,
-        .draft_window = draft_window(core),
+        .draft_window = core->ranks == NULL ? engine_core_draft_window(core) : core->ranks->draft_window,
         .snapshot_interval = snapshot_interval(core->options.page_tokens),
         .group_count = engine_core_in_flight(&core->options),
         .in_flight_limit = engine_core_round_limit(&core->options),

@@ -53,6 +53,7 @@ struct executor_ranks {
     int in_flight_limit;           /* rounds under way at once, */
     int record_limit;              /* and records: more where prefixes are kept on disk */
     struct expert_balance balance; /* where whole experts move (executor_balance.h); else zeroed */
+    int32_t draft_window;          /* rows of the draft layer's largest ring, on whichever stage it is */
     int64_t balance_interval;      /* steps from one placement to the next */
     int64_t balance_steps;         /* that the stage has begun */
     int64_t expert_moves;          /* experts that this rank got of others */

@@ -186,6 +186,7 @@ static enum status place_member(struct rank_team *team, int index, const struct 
         shard_cut_vocabulary(sizes->model->vocabulary_size, place.tensor, team->mesh.tensor).count;
     ranks->in_flight_limit = engine_core_round_limit(&sizes->options);
     ranks->record_limit = engine_core_record_limit(&sizes->options);
+    ranks->draft_window = engine_core_draft_window(sizes);
     ranks->bounds = bounds_of(&sizes->options, sizes->states.pages_per_slot);
     return executor_balance_init(ranks, parallel, sizes->model);
 }
