@@ -30,10 +30,10 @@
 struct scheduler;
 
 /*
- * Slot operations of a plan, at most, for each slot of a sequence: the saved row of a snapshot in its prompt,
- * a copy and a saved row at its end; a clearing and a restored copy when the next one starts.
+ * Slot operations of a plan, at most, for each slot of a sequence: a copy and a saved row at its end; a
+ * clearing and a restored copy when the next one starts.
  */
-enum { SCHEDULER_OPERATIONS_PER_SLOT = 5 };
+enum { SCHEDULER_OPERATIONS_PER_SLOT = 4 };
 
 /*
  * Prefixes kept below the cache, on disk (engine/prefix_tier.h), which are brought into it while others run.
