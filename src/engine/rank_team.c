@@ -75,18 +75,18 @@ static int threads_per_rank(const struct rank_team *team, const struct sluice_en
     return threads < ranks ? 1 : threads / ranks;
 }
 
+/* In a job the first process chooses for all (share_cut). */
 static enum status cut_layers(struct rank_team *team, const struct engine_core *sizes) {
     TRY(layout_check_stages(team->mesh.pipeline, sizes->model->layer_count));
     team->first_layers = calloc((size_t)team->mesh.pipeline + 1, sizeof *team->first_layers);
     CHECK_MEMORY(team->first_layers);
     const struct stage_memory memory = {
         .states = &sizes->state_table, .pool = sizes->states.options, .byte_limits = team->byte_limits};
-    struct stage_probe probe = {.options = &sizes->options,
-                                .model = sizes->model,
-                                .thread_count = threads_per_rank(team, &sizes->options)};
+    struct stage_probe probe = {&sizes->options, sizes->model, threads_per_rank(team, &sizes->options)};
     const struct stage_meter meter = {.measure = stage_probe_measure, .context = &probe};
-    return stage_cut_choose(sizes->model, &sizes->options, &memory, team->first_rank == 0 ? &meter : NULL,
-                            team->first_layers, &team->imbalance);
+    return team->first_rank > 0 ? STATUS_OK
+                                : stage_cut_choose(sizes->model, &sizes->options, &memory, &meter,
+                                                   team->first_layers, &team->imbalance);
 }
 
 /* Sentences about lost ranks say where this one is; its waits have the job's deadline. */
@@ -327,7 +327,7 @@ static enum status start_followers(struct rank_team *team) {
     return STATUS_OK;
 }
 
-/* All ranks of a job take the leader's cut, even if their own arithmetic had led elsewhere (P-16). */
+/* All ranks of a job take the first one's cut: what they would measure is another (P-16). */
 static enum status share_cut(struct rank_team *team) {
     size_t bytes = ((size_t)team->mesh.pipeline + 1) * sizeof *team->first_layers;
     return team->job == NULL ? STATUS_OK : comm_broadcast_host(team->everyone, 0, team->first_layers, bytes);
