@@ -31,6 +31,7 @@ struct serving {
     struct front *front;
     char program[PROGRAM_PATH_BYTES];
     const char *worker_words[WORKER_ARGUMENTS_MAX];
+    const char *settled_words[WORKER_ARGUMENTS_MAX]; /* once the context is known that fits */
 };
 
 static enum status find_program(struct serving *serving) {
@@ -49,6 +50,16 @@ static enum status begin_trace(const char *path) {
     return STATUS_OK;
 }
 
+/* A worker that is started again must have room for all that its predecessor had taken. */
+static enum status keep_context(struct serving *serving, const struct cli_options *options) {
+    struct cli_options settled = *options;
+    settled.max_model_len = serving->service->kind->facts(serving->service).context_tokens;
+    log_say("sluice serve: there is memory for a context of %lld tokens", (long long)settled.max_model_len);
+    TRY(worker_arguments_write(&settled, &serving->arena, serving->settled_words));
+    supervisor_set_arguments(serving->service, serving->settled_words);
+    return STATUS_OK;
+}
+
 static enum status start_workers(struct serving *serving, const struct cli_options *options) {
     TRY(find_program(serving));
     TRY(worker_arguments_write(options, &serving->arena, serving->worker_words));
@@ -61,7 +72,8 @@ static enum status start_workers(struct serving *serving, const struct cli_optio
         TRY(begin_trace(options->trace));
         supervisor.quit_seconds = TRACE_SECONDS;
     }
-    return supervisor_open(&supervisor, &serving->service);
+    TRY(supervisor_open(&supervisor, &serving->service));
+    return options->max_model_len == OPTION_INT_WORD ? keep_context(serving, options) : STATUS_OK;
 }
 
 static enum status start_front(struct serving *serving) {
@@ -156,9 +168,21 @@ static enum status check_hosts(const struct cli_options *options) {
     return STATUS_OK;
 }
 
+/* Each would find all of the memory free. */
+static enum status check_context(const struct cli_options *options) {
+    CHECK(options->max_model_len != OPTION_INT_WORD || options->memory_limit != NULL ||
+              options->data_parallel_size <= 1 || cli_replicas_share_experts(options),
+          STATUS_USAGE,
+          "%lld workers share this host's memory, and none knows what the others take: with --max-model-len "
+          "auto say by --memory-limit what each may have",
+          (long long)options->data_parallel_size);
+    return STATUS_OK;
+}
+
 static enum status serve(struct serving *serving, const struct cli_options *options) {
     double started_at = clock_seconds();
     TRY(check_hosts(options));
+    TRY(check_context(options));
     TRY(serve_options_read(options, SLUICE_VERSION, &serving->options));
     TRY(service_manager_take_socket(&serving->options.front.http.listen_socket));
     TRY(tokenizer_load_of_model(options->model, options->tokenizer, &serving->tokenizer));

@@ -71,7 +71,7 @@ struct cli_options {
     /* Length and sampling. The `_given` ones otherwise come from generation_config.json. */
     int64_t max_tokens; /* chat looks at max_tokens_given */
     bool max_tokens_given;
-    int64_t max_model_len; /* 0: what the prompt and max_tokens need */
+    int64_t max_model_len; /* 0: what the prompt and max_tokens need; OPTION_INT_WORD: what fits */
     double temperature, top_p, min_p;
     int64_t top_k; /* 0 or -1: off */
     bool temperature_given, top_p_given, top_k_given, min_p_given;

@@ -6,11 +6,13 @@
 #include "base/clock.h"
 #include "base/cpu_topology.h"
 #include "base/memory_available.h"
+#include "engine/context_search.h"
 #include "engine/draft_controller.h"
 #include "engine/memory_plan.h"
 #include "engine/model_digest.h"
 #include "engine/rank_team.h"
 #include "engine/rank_timeline.h"
+#include "engine/scheduler.h"
 #include "engine/trace_file.h"
 #include "lib/json.h"
 #include "model/model_registry.h"
@@ -72,19 +74,21 @@ static enum status check_options(const struct sluice_engine_options *options) {
     return STATUS_OK;
 }
 
-/* Works out the context length once the model's limit is known. */
+/* Works out the context length once the model's limit is known; one that fits is found later. */
 static enum status settle_context(struct engine_core *core) {
     int64_t limit = core->model->position_limit;
     int64_t *context = &core->options.context_tokens;
-    if (*context == 0) {
+    core->fits_context = *context == SLUICE_CONTEXT_THAT_FITS;
+    if (*context == 0 || core->fits_context) {
         *context = limit < CONTEXT_TOKENS_DEFAULT ? limit : CONTEXT_TOKENS_DEFAULT;
     }
     CHECK(*context >= 1 && *context <= limit, STATUS_OUT_OF_RANGE,
           "a context of %lld tokens was asked for, but the model allows 1 to %lld (max_position_embeddings)",
           (long long)*context, (long long)limit);
     /* No step is longer than all requests together. */
-    if (core->options.step_token_limit > *context * core->options.sequence_limit) {
-        core->options.step_token_limit = (int)(*context * core->options.sequence_limit);
+    int64_t most = (core->fits_context ? limit : *context) * core->options.sequence_limit;
+    if (core->options.step_token_limit > most) {
+        core->options.step_token_limit = (int)most;
     }
     return STATUS_OK;
 }
@@ -174,17 +178,21 @@ int32_t engine_core_snapshot_count(const struct engine_core *core) {
 }
 
 /* Without a device sizes only. */
-static enum status describe_states(struct engine_core *core) {
+static enum status size_states(struct engine_core *core) {
     struct state_pool_options pool = {
         .sequence_slot_count = core->options.sequence_limit,
         .snapshot_slot_count = engine_core_snapshot_count(core),
         .context_tokens = core->options.context_tokens,
         .page_tokens = core->options.page_tokens,
     };
-    core->state_table.arena = &core->model_arena;
-    TRY(core->model->family->list_states(core->model, &core->state_table));
     return state_pool_init(&core->states, core->device, &core->state_table,
                            (enum numerics)core->options.numerics, &pool);
+}
+
+static enum status describe_states(struct engine_core *core) {
+    core->state_table.arena = &core->model_arena;
+    TRY(core->model->family->list_states(core->model, &core->state_table));
+    return size_states(core);
 }
 
 static enum status create_executor(struct engine_core *core, struct executor_ranks *ranks) {
@@ -208,6 +216,28 @@ static enum status create_executor(struct engine_core *core, struct executor_ran
         .ranks = ranks,
     };
     return executor_create(&options, &core->executor);
+}
+
+enum status engine_core_set_context(struct engine_core *core, int64_t context_tokens) {
+    executor_destroy(&core->executor);
+    state_pool_deinit(&core->states);
+    core->options.context_tokens = context_tokens;
+    core->facts.context_tokens = context_tokens;
+    TRY(size_states(core));
+    return core->device == NULL ? STATUS_OK : create_executor(core, core->ranks);
+}
+
+struct plan_bounds engine_core_plan_bounds(const struct sluice_engine_options *options) {
+    int64_t pages = (options->context_tokens + options->page_tokens - 1) / options->page_tokens;
+    return (struct plan_bounds){
+        .row_limit = options->step_token_limit,
+        .logit_row_limit =
+            round_logit_row_limit(options->sequence_limit, options->draft.limit, options->step_token_limit),
+        .segment_limit = options->sequence_limit,
+        .page_update_limit = (int32_t)(3 * options->sequence_limit * pages),
+        .slot_operation_limit = SCHEDULER_OPERATIONS_PER_SLOT * options->sequence_limit,
+        .token_limit = (int32_t)options->context_tokens,
+    };
 }
 
 int engine_core_in_flight(const struct sluice_engine_options *options) {
@@ -289,11 +319,13 @@ static void fill_ledger(struct engine_core *core) {
 struct rank_memory engine_core_memory(struct engine_core *core) {
     const struct sluice_memory_ledger *ledger = &core->facts.memory;
     fill_ledger(core);
+    core->available_bytes =
+        core->available_bytes == 0 ? engine_core_available_bytes() : core->available_bytes;
     return (struct rank_memory){
         .fixed_bytes = state_pool_bytes(&core->states, 0) + ledger->copied_weight_bytes + ledger->step_bytes +
                        ledger->host_bytes,
         .page_bytes = core->states.page_bytes,
-        .available_bytes = engine_core_available_bytes(),
+        .available_bytes = core->available_bytes,
         .ledger = *ledger,
     };
 }
@@ -321,7 +353,25 @@ enum status engine_core_alloc_states(struct engine_core *core, int32_t page_coun
     return STATUS_OK;
 }
 
+/* Leaves the core with the longest context that fits, or the shortest of all: what lacks is said later. */
+static enum status fit_context_alone(struct engine_core *core) {
+    struct context_search search =
+        context_search_begin(core->model->position_limit, core->options.page_tokens);
+    bool fits = false;
+    do {
+        TRY(engine_core_set_context(core, context_search_tokens(&search)));
+        struct rank_memory memory = engine_core_memory(core);
+        struct memory_plan_input wanted = engine_core_wanted_memory(core);
+        int32_t page_count;
+        fits = rank_memory_agree(&memory, 1, &wanted, &page_count) == STATUS_OK;
+    } while (context_search_tell(&search, fits));
+    return fits ? STATUS_OK : engine_core_set_context(core, context_search_tokens(&search));
+}
+
 static enum status alloc_alone(struct engine_core *core) {
+    if (core->fits_context) {
+        TRY(fit_context_alone(core));
+    }
     struct rank_memory memory = engine_core_memory(core);
     struct memory_plan_input wanted = engine_core_wanted_memory(core);
     int32_t page_count;

@@ -70,6 +70,9 @@ static void test_engine_words(void **state) {
     assert_int_equal(engine_of("--pp-objective", "prefill").parallel.objective, SLUICE_STAGES_FOR_PREFILL);
     assert_int_equal(defaults.parallel.in_flight, 0);
     assert_int_equal(engine_of("--pp-inflight", "3").parallel.in_flight, 3);
+    assert_int_equal(defaults.context_tokens, 0);
+    assert_int_equal(engine_of("--max-model-len", "300").context_tokens, 300);
+    assert_int_equal(engine_of("--max-model-len", "auto").context_tokens, SLUICE_CONTEXT_THAT_FITS);
 }
 
 static void test_front_words(void **state) {
