@@ -182,7 +182,8 @@ struct sluice_engine_facts {
     int draft_limit;
     bool has_draft_layer; /* whether the checkpoint has one, in use or not */
     size_t tensor_count;
-    double stage_imbalance; /* by the bytes that the stages read: largest over mean; 1 without a pipeline */
+    double stage_imbalance; /* of what the stages take, measured or counted: largest over mean; 1 without a
+                               pipeline */
     double load_seconds;    /* from the call to ready */
     struct sluice_memory_ledger memory;
 };

@@ -20,6 +20,7 @@
 #include "engine/rank_watchdog.h"
 #include "engine/round.h"
 #include "engine/stage_cut.h"
+#include "engine/stage_probe.h"
 #include "parallel/layout_check.h"
 #include "parallel/mesh.h"
 #include "parallel/shard.h"
@@ -67,13 +68,25 @@ static int replica_of_outside(const struct rank_team *team, int index) {
     return team->mesh.data - team->outside_count + index;
 }
 
+/* Threads of a machine are shared out among its ranks; each has one at least. */
+static int threads_per_rank(const struct rank_team *team, const struct sluice_engine_options *options) {
+    int ranks = team->job == NULL ? team->size : job_host_rank_count(team->job);
+    int threads = options->thread_count == 0 ? (int)worker_pool_cores_allowed() : options->thread_count;
+    return threads < ranks ? 1 : threads / ranks;
+}
+
+/* In a job the first process chooses for all (share_cut). */
 static enum status cut_layers(struct rank_team *team, const struct engine_core *sizes) {
     TRY(layout_check_stages(team->mesh.pipeline, sizes->model->layer_count));
     team->first_layers = calloc((size_t)team->mesh.pipeline + 1, sizeof *team->first_layers);
     CHECK_MEMORY(team->first_layers);
     const struct stage_memory memory = {
         .states = &sizes->state_table, .pool = sizes->states.options, .byte_limits = team->byte_limits};
-    return stage_cut_choose(sizes->model, &sizes->options, &memory, team->first_layers, &team->imbalance);
+    struct stage_probe probe = {&sizes->options, sizes->model, threads_per_rank(team, &sizes->options)};
+    const struct stage_meter meter = {.measure = stage_probe_measure, .context = &probe};
+    return team->first_rank > 0 ? STATUS_OK
+                                : stage_cut_choose(sizes->model, &sizes->options, &memory, &meter,
+                                                   team->first_layers, &team->imbalance);
 }
 
 /* Sentences about lost ranks say where this one is; its waits have the job's deadline. */
@@ -166,20 +179,11 @@ static enum status place_member(struct rank_team *team, int index, const struct 
     executor_ranks_share_rows(ranks, &sizes->options.parallel, sizes->model);
     ranks->stage = place.pipeline;
     ranks->stage_count = team->mesh.pipeline;
-    ranks->first_layer = team->first_layers[place.pipeline];
-    ranks->end_layer = team->first_layers[place.pipeline + 1];
     ranks->vocabulary_part =
         shard_cut_vocabulary(sizes->model->vocabulary_size, place.tensor, team->mesh.tensor).count;
     ranks->in_flight_limit = engine_core_round_limit(&sizes->options);
     ranks->bounds = engine_core_plan_bounds(&sizes->options);
     return executor_balance_init(ranks, parallel, sizes->model);
-}
-
-/* Threads of a machine are shared out among its ranks; each has one at least. */
-static int threads_per_rank(const struct rank_team *team, const struct sluice_engine_options *options) {
-    int ranks = team->job == NULL ? team->size : job_host_rank_count(team->job);
-    int threads = options->thread_count == 0 ? (int)worker_pool_cores_allowed() : options->thread_count;
-    return threads < ranks ? 1 : threads / ranks;
 }
 
 /* In a job, what the worst of its processes says; all ranks of one process are in the same state. */
@@ -344,7 +348,7 @@ static enum status start_followers(struct rank_team *team) {
     return STATUS_OK;
 }
 
-/* All ranks of a job take the leader's cut, even if their own arithmetic had led elsewhere (P-16). */
+/* All ranks of a job take the first one's cut: what they would measure is another (P-16). */
 static enum status share_cut(struct rank_team *team) {
     size_t bytes = ((size_t)team->mesh.pipeline + 1) * sizeof *team->first_layers;
     return team->job == NULL ? STATUS_OK : comm_broadcast_host(team->everyone, 0, team->first_layers, bytes);
