@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What options do to a server that runs: the context that fits into memory, the timeline of workers that are killed."""
+"""What options do to a server that runs: the context that fits into memory, defaults of sampling, the timeline of workers that are killed."""
 import json
 import os
 import signal
@@ -99,8 +99,28 @@ def test_trace_of_killed_workers(folder):
         assert os.listdir(folder) == ["trace.json"], os.listdir(folder)
 
 
+def test_defaults_of_sampling():
+    """They hold for requests that say nothing; no answer is longer than the limit, whatever it asks for."""
+    def text(server, path="/v1/completions", **fields):
+        prompt = {"prompt": "Once"} if path == "/v1/completions" else {"messages": [{"role": "user", "content": "Hi"}]}
+        body = json.loads(server.post(path, {**prompt, "ignore_eos": True, **fields}).body)
+        return body["choices"][0], body["usage"]["completion_tokens"]
+
+    overrides = '{"temperature": 0, "max_new_tokens": 20}'
+    with Serve(PROGRAM, MODEL, "--override-generation-config", overrides, "--generation-config", "vllm") as server:
+        greedy, count = text(server, max_tokens=30)
+        assert count == 20 and greedy["finish_reason"] == "length", greedy
+        assert all(text(server, max_tokens=30, seed=seed)[0]["text"] == greedy["text"] for seed in range(4))
+        assert any(text(server, max_tokens=30, seed=seed, temperature=5)[0]["text"] != greedy["text"] for seed in range(4))
+        assert text(server, max_tokens=7)[1] == 7
+        assert text(server, "/v1/chat/completions")[1] == 20
+        reply = server.post("/v1/completions", {"prompt": "Once", "max_tokens": 30, "min_tokens": 25})
+        assert reply.status == 400 and json.loads(reply.body)["error"]["param"] == "min_tokens", reply.body
+
+
 def main():
     test_context_that_fits()
+    test_defaults_of_sampling()
     with tempfile.TemporaryDirectory() as folder:
         test_trace_of_killed_workers(folder)
     print("all passed")
