@@ -50,6 +50,9 @@ enum { SLUICE_DRAFT_POSITIONS_MAX = 16 };
 /* As the limit of drafts: 3 if the checkpoint has a draft layer, else 0. */
 enum { SLUICE_DRAFTS_IF_POSSIBLE = -1 };
 
+/* As a context: the longest that memory has room for, and no longer than the model can do. */
+enum { SLUICE_CONTEXT_THAT_FITS = -1 };
+
 /* MTP speculative decoding. */
 struct sluice_draft_options {
     int limit; /* K_max: most draft tokens that a request verifies at once; 0: no MTP, no memory for it */
@@ -131,7 +134,8 @@ struct sluice_engine_options {
     enum sluice_numerics numerics;
     enum sluice_weights weights;
     int thread_count;            /* host threads of kernels; 0: the cores this process may use */
-    int64_t context_tokens;      /* longest request, answer included; 0: 4096 or the model's limit if less */
+    int64_t context_tokens;      /* longest request, answer included; 0: 4096 or the model's limit if less;
+                                    SLUICE_CONTEXT_THAT_FITS */
     int step_token_limit;        /* most tokens of one step, prompts and answers together */
     int sequence_limit;          /* most requests that run at once; others wait */
     int page_tokens;             /* positions of one page of state; a multiple of 128 */
@@ -178,7 +182,8 @@ struct sluice_engine_facts {
     int draft_limit;
     bool has_draft_layer; /* whether the checkpoint has one, in use or not */
     size_t tensor_count;
-    double stage_imbalance; /* by the bytes that the stages read: largest over mean; 1 without a pipeline */
+    double stage_imbalance; /* of what the stages take, measured or counted: largest over mean; 1 without a
+                               pipeline */
     double load_seconds;    /* from the call to ready */
     struct sluice_memory_ledger memory;
 };

@@ -51,13 +51,18 @@ static bool is_within_bounds(const struct option_row *row, double value) {
 static enum status store_integer(const struct option_row *row, const char *text, int64_t *out) {
     char bounds[96];
     describe_bounds(row, bounds, sizeof bounds);
+    if (row->choices != NULL && strcmp(text, row->choices) == 0) {
+        *out = OPTION_INT_WORD;
+        return STATUS_OK;
+    }
     char *end = NULL;
     errno = 0;
     long long value = strtoll(text, &end, 10);
     /* strtoll skips leading blanks, a strict number has none. */
     bool is_number = text[strspn(text, "+-0123456789")] == '\0' && end != text && *end == '\0';
     CHECK(is_number && errno == 0 && is_within_bounds(row, (double)value), STATUS_USAGE,
-          "--%s needs a whole number%s, not \"%s\"", row->name, bounds, text);
+          "--%s needs a whole number%s%s%s, not \"%s\"", row->name, bounds,
+          row->choices == NULL ? "" : ", or ", row->choices == NULL ? "" : row->choices, text);
     *out = value;
     return STATUS_OK;
 }

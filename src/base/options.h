@@ -16,7 +16,7 @@
 
 enum option_type {
     OPTION_FLAG,   /* bool */
-    OPTION_INT,    /* int64_t, within minimum..maximum */
+    OPTION_INT,    /* int64_t, within minimum..maximum, or OPTION_INT_WORD */
     OPTION_REAL,   /* double, within minimum..maximum */
     OPTION_TEXT,   /* const char *, borrowed from argv or the default */
     OPTION_CHOICE, /* int: index into `choices` */
@@ -24,6 +24,9 @@ enum option_type {
 };
 
 enum { OPTION_LIST_MAX = 64 };
+
+/* An integer's value where the row's `choices` is given instead of a number. */
+enum { OPTION_INT_WORD = -1 };
 
 struct option_list {
     const char *items[OPTION_LIST_MAX]; /* borrowed from argv */
@@ -54,7 +57,7 @@ struct option_row {
     const char
         *default_value;      /* as typed on a command line; NULL: zero, false, NULL or empty; not for lists */
     double minimum, maximum; /* for numbers; both 0: no bounds */
-    const char *choices;     /* OPTION_CHOICE: "ideal|native" */
+    const char *choices;     /* OPTION_CHOICE: "ideal|native"; OPTION_INT: a word such as "auto", or NULL */
     const char *value_name;  /* for help: "N", "FILE" */
     const char *help;        /* one sentence */
     size_t offset;           /* of the field in the values struct */

@@ -37,6 +37,9 @@ static const char *value_text(struct arena *arena, const struct option_row *row,
     case OPTION_FLAG:
         return *(const bool *)field ? "true" : "false";
     case OPTION_INT:
+        if (row->choices != NULL && *(const int64_t *)field == OPTION_INT_WORD) {
+            return row->choices;
+        }
         text = arena_format(arena, "%" PRId64, *(const int64_t *)field);
         break;
     case OPTION_REAL:

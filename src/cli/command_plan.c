@@ -48,6 +48,8 @@ enum status command_plan(const struct cli_options *options, int word_count, char
                            .scale = options->scale,
                            .is_json = options->json};
     TRY(cli_engine_options_read(options, 0, &engine));
+    CHECK(options->max_model_len != OPTION_INT_WORD, STATUS_USAGE,
+          "plan says for each context how many of its sequences fit: give --max-model-len as a number");
     job.machine = (struct plan_machine_request){.gpus = options->gpus,
                                                 .hosts = options->hosts,
                                                 .link = options->link,

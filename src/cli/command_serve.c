@@ -14,6 +14,7 @@
 #include "cli/serve_options.h"
 #include "cli/service_manager.h"
 #include "cli/worker_arguments.h"
+#include "engine/trace_remains.h"
 #include "server/supervisor.h"
 #include "text/tokenizer.h"
 
@@ -31,6 +32,7 @@ struct serving {
     struct front *front;
     char program[PROGRAM_PATH_BYTES];
     const char *worker_words[WORKER_ARGUMENTS_MAX];
+    const char *settled_words[WORKER_ARGUMENTS_MAX]; /* once the context is known that fits */
 };
 
 static enum status find_program(struct serving *serving) {
@@ -41,11 +43,22 @@ static enum status find_program(struct serving *serving) {
     return STATUS_OK;
 }
 
-/* Workers only add to it, each when it ends. */
+/* Workers only add to it, each when it ends, or its successor if it is killed. */
 static enum status begin_trace(const char *path) {
     FILE *file = fopen(path, "w");
     CHECK(file != NULL, STATUS_IO, "the trace cannot be written to %s: %s", path, strerror(errno));
     fclose(file);
+    trace_remains_remove(path);
+    return STATUS_OK;
+}
+
+/* A worker that is started again must have room for all that its predecessor had taken. */
+static enum status keep_context(struct serving *serving, const struct cli_options *options) {
+    struct cli_options settled = *options;
+    settled.max_model_len = serving->service->kind->facts(serving->service).context_tokens;
+    log_say("sluice serve: there is memory for a context of %lld tokens", (long long)settled.max_model_len);
+    TRY(worker_arguments_write(&settled, &serving->arena, serving->settled_words));
+    supervisor_set_arguments(serving->service, serving->settled_words);
     return STATUS_OK;
 }
 
@@ -61,7 +74,8 @@ static enum status start_workers(struct serving *serving, const struct cli_optio
         TRY(begin_trace(options->trace));
         supervisor.quit_seconds = TRACE_SECONDS;
     }
-    return supervisor_open(&supervisor, &serving->service);
+    TRY(supervisor_open(&supervisor, &serving->service));
+    return options->max_model_len == OPTION_INT_WORD ? keep_context(serving, options) : STATUS_OK;
 }
 
 static enum status start_front(struct serving *serving) {
@@ -156,9 +170,21 @@ static enum status check_hosts(const struct cli_options *options) {
     return STATUS_OK;
 }
 
+/* Each would find all of the memory free. */
+static enum status check_context(const struct cli_options *options) {
+    CHECK(options->max_model_len != OPTION_INT_WORD || options->memory_limit != NULL ||
+              options->data_parallel_size <= 1 || cli_replicas_share_experts(options),
+          STATUS_USAGE,
+          "%lld workers share this host's memory, and none knows what the others take: with --max-model-len "
+          "auto say by --memory-limit what each may have",
+          (long long)options->data_parallel_size);
+    return STATUS_OK;
+}
+
 static enum status serve(struct serving *serving, const struct cli_options *options) {
     double started_at = clock_seconds();
     TRY(check_hosts(options));
+    TRY(check_context(options));
     TRY(serve_options_read(options, SLUICE_VERSION, &serving->options));
     TRY(service_manager_take_socket(&serving->options.front.http.listen_socket));
     TRY(tokenizer_load_of_model(options->model, options->tokenizer, &serving->tokenizer));
@@ -174,10 +200,13 @@ static enum status serve(struct serving *serving, const struct cli_options *opti
     return STATUS_OK;
 }
 
-static void close_all(struct serving *serving) {
+static void close_all(struct serving *serving, const char *trace_path) {
     front_close(&serving->front);
     if (serving->service != NULL) {
         serving->service->kind->close(&serving->service);
+        if (trace_path != NULL) {
+            trace_remains_add(trace_path); /* of workers that were not started again */
+        }
     }
     tokenizer_destroy(&serving->tokenizer);
     serve_options_deinit(&serving->options);
@@ -195,6 +224,6 @@ enum status command_serve(const struct cli_options *options, int word_count, cha
     struct serving serving = {0};
     arena_init(&serving.arena, 1 << 12);
     enum status status = serve(&serving, &with_model);
-    close_all(&serving);
+    close_all(&serving, with_model.trace);
     return status;
 }

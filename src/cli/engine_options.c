@@ -263,7 +263,8 @@ enum status cli_engine_options_read(const struct cli_options *options, int defau
     engine->weights = (enum sluice_weights)options->weights;
     engine->thread_count = (int)options->threads;
     engine->step_token_limit = (int)options->chunk_tokens;
-    engine->context_tokens = options->max_model_len;
+    engine->context_tokens =
+        options->max_model_len == OPTION_INT_WORD ? SLUICE_CONTEXT_THAT_FITS : options->max_model_len;
     engine->trace_path = options->trace;
     TRY(read_prefix_cache(options, engine));
     if (options->max_num_seqs > 0) { /* a command that takes requests from others */

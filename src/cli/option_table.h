@@ -71,7 +71,7 @@ struct cli_options {
     /* Length and sampling. The `_given` ones otherwise come from generation_config.json. */
     int64_t max_tokens; /* chat looks at max_tokens_given */
     bool max_tokens_given;
-    int64_t max_model_len; /* 0: what the prompt and max_tokens need */
+    int64_t max_model_len; /* 0: what the prompt and max_tokens need; OPTION_INT_WORD: what fits */
     double temperature, top_p, min_p;
     int64_t top_k; /* 0 or -1: off */
     bool temperature_given, top_p_given, top_k_given, min_p_given;
@@ -179,6 +179,8 @@ struct cli_options {
     const char *api_key_file;
     struct option_list allowed_origins;
     const char *default_chat_template_kwargs; /* JSON */
+    const char *generation_config;            /* "auto", "vllm" or a folder */
+    const char *override_generation_config;   /* JSON */
     int64_t max_logprobs;
     bool enable_prompt_tokens_details;
     bool enable_force_include_usage;

@@ -124,10 +124,13 @@ static const struct option_row answer_rows[] = {
      .default_value = "0",
      .minimum = 0,
      .maximum = 1 << 30,
+     .choices = "auto",
      .value_name = "N",
      .help =
          "Most tokens of prompt and answer together; 0 takes what the request needs, in chat, serve and plan "
-         "4096 or what the model can do if that is less.",
+         "4096 or what the model can do if that is less; auto the most for which there is memory, and no "
+         "more "
+         "than the model can do.",
      FIELD(max_model_len)},
     {.name = "temperature",
      .alias = "t",

@@ -2,17 +2,21 @@
 #include "engine/engine_core.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/cpu_topology.h"
 #include "base/memory_available.h"
+#include "engine/context_search.h"
 #include "engine/draft_controller.h"
 #include "engine/memory_plan.h"
 #include "engine/model_digest.h"
 #include "engine/prefix_part.h"
 #include "engine/rank_team.h"
 #include "engine/rank_timeline.h"
+#include "engine/scheduler.h"
 #include "engine/trace_file.h"
+#include "engine/trace_remains.h"
 #include "lib/json.h"
 #include "model/model_registry.h"
 #include "parallel/layout_check.h"
@@ -74,19 +78,21 @@ static enum status check_options(const struct sluice_engine_options *options) {
     return STATUS_OK;
 }
 
-/* Works out the context length once the model's limit is known. */
+/* Works out the context length once the model's limit is known; one that fits is found later. */
 static enum status settle_context(struct engine_core *core) {
     int64_t limit = core->model->position_limit;
     int64_t *context = &core->options.context_tokens;
-    if (*context == 0) {
+    core->fits_context = *context == SLUICE_CONTEXT_THAT_FITS;
+    if (*context == 0 || core->fits_context) {
         *context = limit < CONTEXT_TOKENS_DEFAULT ? limit : CONTEXT_TOKENS_DEFAULT;
     }
     CHECK(*context >= 1 && *context <= limit, STATUS_OUT_OF_RANGE,
           "a context of %lld tokens was asked for, but the model allows 1 to %lld (max_position_embeddings)",
           (long long)*context, (long long)limit);
     /* No step is longer than all requests together. */
-    if (core->options.step_token_limit > *context * core->options.sequence_limit) {
-        core->options.step_token_limit = (int)(*context * core->options.sequence_limit);
+    int64_t most = (core->fits_context ? limit : *context) * core->options.sequence_limit;
+    if (core->options.step_token_limit > most) {
+        core->options.step_token_limit = (int)most;
     }
     return STATUS_OK;
 }
@@ -191,17 +197,21 @@ int32_t engine_core_snapshot_count(const struct engine_core *core) {
 }
 
 /* Without a device sizes only. */
-static enum status describe_states(struct engine_core *core) {
+static enum status size_states(struct engine_core *core) {
     struct state_pool_options pool = {
         .sequence_slot_count = core->options.sequence_limit,
         .snapshot_slot_count = engine_core_snapshot_count(core),
         .context_tokens = core->options.context_tokens,
         .page_tokens = core->options.page_tokens,
     };
-    core->state_table.arena = &core->model_arena;
-    TRY(core->model->family->list_states(core->model, &core->state_table));
     return state_pool_init(&core->states, core->device, &core->state_table,
                            (enum numerics)core->options.numerics, &pool);
+}
+
+static enum status describe_states(struct engine_core *core) {
+    core->state_table.arena = &core->model_arena;
+    TRY(core->model->family->list_states(core->model, &core->state_table));
+    return size_states(core);
 }
 
 static enum status create_executor(struct engine_core *core, struct executor_ranks *ranks) {
@@ -225,6 +235,29 @@ static enum status create_executor(struct engine_core *core, struct executor_ran
         .ranks = ranks,
     };
     return executor_create(&options, &core->executor);
+}
+
+enum status engine_core_set_context(struct engine_core *core, int64_t context_tokens) {
+    executor_destroy(&core->executor);
+    state_pool_deinit(&core->states);
+    core->options.context_tokens = context_tokens;
+    core->facts.context_tokens = context_tokens;
+    TRY(size_states(core));
+    return core->device == NULL ? STATUS_OK : create_executor(core, core->ranks);
+}
+
+struct plan_bounds engine_core_plan_bounds(const struct sluice_engine_options *options) {
+    int64_t pages = (options->context_tokens + options->page_tokens - 1) / options->page_tokens;
+    return (struct plan_bounds){
+        .row_limit = options->step_token_limit,
+        .logit_row_limit =
+            round_logit_row_limit(options->sequence_limit, options->draft.limit, options->step_token_limit),
+        .segment_limit = options->sequence_limit,
+        .page_update_limit = (int32_t)(3 * options->sequence_limit * pages),
+        .slot_operation_limit = SCHEDULER_OPERATIONS_PER_SLOT * options->sequence_limit,
+        .token_limit = (int32_t)options->context_tokens,
+        .page_limit = (int32_t)pages,
+    };
 }
 
 int engine_core_in_flight(const struct sluice_engine_options *options) {
@@ -310,11 +343,13 @@ static void fill_ledger(struct engine_core *core) {
 struct rank_memory engine_core_memory(struct engine_core *core) {
     const struct sluice_memory_ledger *ledger = &core->facts.memory;
     fill_ledger(core);
+    core->available_bytes =
+        core->available_bytes == 0 ? engine_core_available_bytes() : core->available_bytes;
     return (struct rank_memory){
         .fixed_bytes = state_pool_bytes(&core->states, 0) + ledger->copied_weight_bytes + ledger->step_bytes +
                        ledger->host_bytes,
         .page_bytes = core->states.page_bytes,
-        .available_bytes = engine_core_available_bytes(),
+        .available_bytes = core->available_bytes,
         .ledger = *ledger,
     };
 }
@@ -331,6 +366,10 @@ struct memory_plan_input engine_core_wanted_memory(const struct engine_core *cor
 
 enum status engine_core_alloc_states(struct engine_core *core, int32_t page_count) {
     struct sluice_memory_ledger *ledger = &core->facts.memory;
+    if (engine_core_has_disk(&core->options)) {
+        TRY(prefix_part_create(core, &core->prefixes));
+        executor_set_prefixes(core->executor, core->prefixes);
+    }
     ledger->page_count = page_count;
     TRY(state_pool_alloc(&core->states, page_count));
     ledger->page_state_bytes = core->states.bytes - ledger->slot_state_bytes - ledger->snapshot_bytes;
@@ -342,7 +381,25 @@ enum status engine_core_alloc_states(struct engine_core *core, int32_t page_coun
     return STATUS_OK;
 }
 
+/* Leaves the core with the longest context that fits, or the shortest of all: what lacks is said later. */
+static enum status fit_context_alone(struct engine_core *core) {
+    struct context_search search =
+        context_search_begin(core->model->position_limit, core->options.page_tokens);
+    bool fits = false;
+    do {
+        TRY(engine_core_set_context(core, context_search_tokens(&search)));
+        struct rank_memory memory = engine_core_memory(core);
+        struct memory_plan_input wanted = engine_core_wanted_memory(core);
+        int32_t page_count;
+        fits = rank_memory_agree(&memory, 1, &wanted, &page_count) == STATUS_OK;
+    } while (context_search_tell(&search, fits));
+    return fits ? STATUS_OK : engine_core_set_context(core, context_search_tokens(&search));
+}
+
 static enum status alloc_alone(struct engine_core *core) {
+    if (core->fits_context) {
+        TRY(fit_context_alone(core));
+    }
     struct rank_memory memory = engine_core_memory(core);
     struct memory_plan_input wanted = engine_core_wanted_memory(core);
     int32_t page_count;
@@ -361,6 +418,21 @@ static void collect_facts(struct engine_core *core) {
     core->facts.stage_imbalance = 1.0;
 }
 
+static enum status create_trace_in_file(struct engine_core *core, const struct trace_place *place) {
+    struct trace_owner owner = {.process = (int32_t)getpid()};
+    struct string_buffer path = {0};
+    owner.team = core->ranks == NULL || core->ranks->epoch == 0 ? (uint64_t)owner.process
+                                                                : UINT64_C(1) << 32 | core->ranks->epoch;
+    trace_remains_name(core->options.trace_path, place->rank, &path);
+    enum status status = string_buffer_check(&path);
+    if (status == STATUS_OK) {
+        status =
+            tick_trace_create_in_file(place, &owner, TRACE_EVENTS, string_buffer_text(&path), &core->trace);
+    }
+    string_buffer_deinit(&path);
+    return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
+}
+
 enum status engine_core_create_trace(struct engine_core *core) {
     const char *path = core->options.trace_path;
     const struct executor_ranks *ranks = core->ranks;
@@ -374,7 +446,14 @@ enum status engine_core_create_trace(struct engine_core *core) {
     if (place.rank == 0) {
         TRY(trace_file_prepare(path, core->options.trace_continues));
     }
-    return tick_trace_create(&place, TRACE_EVENTS, &core->trace);
+    if (!core->options.trace_continues || !trace_remains_have_place(path)) {
+        return tick_trace_create(&place, TRACE_EVENTS, &core->trace);
+    }
+    /* Others go on with the file if this process does not: what it records is to be there for them. */
+    if (place.rank == 0) {
+        trace_remains_add(path);
+    }
+    return create_trace_in_file(core, &place);
 }
 
 /* Everything but the state. */
@@ -400,10 +479,6 @@ static enum status build(const struct sluice_engine_options *options, const stru
     TRY_GOTO(describe_states(core));
     if (checkpoint != NULL) {
         TRY_GOTO(create_executor(core, ranks));
-    }
-    if (checkpoint != NULL && engine_core_has_disk(options)) {
-        TRY_GOTO(prefix_part_create(core, &core->prefixes));
-        executor_set_prefixes(core->executor, core->prefixes);
     }
     collect_facts(core);
     *out = core;

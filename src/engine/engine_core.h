@@ -24,6 +24,7 @@ struct prefix_part;
 
 struct engine_core {
     struct sluice_engine_options options; /* with the defaults worked out */
+    bool fits_context;                    /* the context is the longest that fits, once that is known */
     struct arena model_arena;             /* model, specs, state table */
     struct model *model;
     struct tensor_spec_list tensors; /* what the model expected of its checkpoint */
@@ -41,6 +42,7 @@ struct engine_core {
     struct executor_ranks *ranks;      /* its place among others; NULL: alone; borrowed */
     struct tick_trace *trace;          /* NULL: none */
     struct sluice_engine_facts facts;  /* of a leader: of all ranks together */
+    uint64_t available_bytes;          /* of the system, when memory was first planned; 0: not yet */
     uint8_t digest[HASH_SHA256_BYTES]; /* of the model, if prefixes are kept on disk */
 };
 
@@ -70,6 +72,15 @@ enum status engine_core_open_rank(const struct sluice_engine_options *options,
                                   const struct shard_layout *layout, struct executor_ranks *ranks,
                                   struct engine_core **out);
 
+/*
+ * Another context, before states are allocated: sizes, facts and what the executor has are those of it. With
+ * ranks their bounds are the caller's to set before. Not OK: the core can only be set again or closed.
+ */
+enum status engine_core_set_context(struct engine_core *core, int64_t context_tokens);
+
+/* Most that a scheduler of these options puts into a plan (engine/scheduler.c). */
+struct plan_bounds engine_core_plan_bounds(const struct sluice_engine_options *options);
+
 /* What an open core takes, its facts' ledger included: everything but pages. `host` is the caller's to set.
  */
 struct rank_memory engine_core_memory(struct engine_core *core);
@@ -77,7 +88,7 @@ struct rank_memory engine_core_memory(struct engine_core *core);
 /* What is asked of memory_plan, without the bytes. */
 struct memory_plan_input engine_core_wanted_memory(const struct engine_core *core);
 
-/* Allocates the state and completes the ledger. */
+/* Allocates the state, completes the ledger and opens what is kept of prefixes on disk. */
 enum status engine_core_alloc_states(struct engine_core *core, int32_t page_count);
 
 /*

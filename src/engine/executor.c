@@ -1,6 +1,7 @@
 /* The dry run that sizes everything, and the memory that it asks for. */
 #include "engine/executor.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "engine/batch_upload.h"
@@ -164,6 +165,8 @@ enum status executor_create(const struct executor_options *options, struct execu
     struct executor *executor = calloc(1, sizeof *executor);
     CHECK_MEMORY(executor);
     executor->options = *options;
+    executor->first_layer = options->model->stage.first_layer;
+    executor->end_layer = options->model->stage.end_layer;
     executor->queue =
         (struct op_queue){.table = &executor->table, .pool = options->pool, .arena = &executor->arena};
     TRY_GOTO(options->backend->build_table(options->numerics, options->cpu_features, &executor->table));
@@ -175,6 +178,14 @@ enum status executor_create(const struct executor_options *options, struct execu
 fail:
     executor_destroy(&executor);
     return status;
+}
+
+void executor_set_layers(struct executor *executor, int first, int end) {
+    const struct model_stage *stage = &executor->options.model->stage;
+    assert(first >= stage->first_layer && first <= end && end <= stage->end_layer);
+    (void)stage;
+    executor->first_layer = first;
+    executor->end_layer = end;
 }
 
 enum status executor_create_outside(const struct executor_options *options, struct executor **out) {

@@ -133,6 +133,12 @@ enum status executor_take_prefix_answer(struct executor *executor, int stage, st
  */
 enum status executor_step(struct executor *executor, const struct step_plan *plan, float *logits);
 
+/*
+ * From now on steps run layers first to end - 1 of the stage only, or none of them, so that each can be timed
+ * alone. What such a step gives means nothing.
+ */
+void executor_set_layers(struct executor *executor, int first, int end);
+
 /* How long the last step computed on this rank; waits for other stages are not in it. */
 double executor_step_seconds(const struct executor *executor);
 

@@ -35,6 +35,8 @@ struct executor {
                                 [BOUNDARY_TENSORS_MAX]; /* of what is to come into them */
     struct boundary_header header;                      /* of the boundary that is sent, or has come in */
     int buffer;                                         /* of the last step */
+    int first_layer;           /* what steps run of the stage's layers: all of them, */
+    int end_layer;             /* unless executor_set_layers says otherwise */
     uint64_t step_number;      /* of the last step, from 1 on; the same on all stages */
     int64_t step_rows;         /* rows of the last step on all ranks; 0 if it failed */
     double step_seconds;       /* that the last step took here, without waits for other stages */

@@ -206,12 +206,10 @@ static enum status run_main_head(struct executor *executor, const struct step *s
 static enum status run_own_layers(struct executor *executor, const struct step *step,
                                   struct boundary *boundary, const struct pass *pass) {
     const struct model *model = executor->options.model;
-    const struct executor_ranks *ranks = executor->options.ranks;
     if (executor_is_on_first_stage(executor)) {
         TRY(model->family->forward_embed(model, step, boundary));
     }
-    TRY(model->family->forward_layers(model, step, boundary, ranks == NULL ? 0 : ranks->first_layer,
-                                      ranks == NULL ? model->layer_count : ranks->end_layer));
+    TRY(model->family->forward_layers(model, step, boundary, executor->first_layer, executor->end_layer));
     return executor_is_on_last_stage(executor) ? run_main_head(executor, step, boundary, pass) : STATUS_OK;
 }
 

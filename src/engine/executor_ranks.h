@@ -45,8 +45,6 @@ struct executor_ranks {
     uint32_t epoch;        /* in front of boundaries: another for each engine that a job opens; 0: threads */
     int stage;             /* -1: none, a leader from outside */
     int stage_count;
-    int first_layer;
-    int end_layer;
     int64_t shared_rows_min; /* steps of so many rows deal them out over the tensor ranks (S-28) */
     int64_t vocabulary_part; /* rows of the head that this rank has; on the last stage */
     struct plan_bounds bounds;

@@ -18,14 +18,23 @@ void outside_leader_place(struct outside_leader *leader, const struct executor_r
     ranks->deadline_seconds = first->deadline_seconds;
 }
 
-enum status outside_leader_open(struct outside_leader *leader, const struct sluice_engine_options *options) {
-    TRY(engine_core_measure(options, &leader->core));
-    struct engine_core *core = leader->core;
-    core->ranks = &leader->ranks;
-    TRY(engine_core_create_trace(core));
+static enum status create_executor(struct engine_core *core) {
     const struct executor_options executor = {
         .model = core->model, .ranks = core->ranks, .trace = core->trace};
     return executor_create_outside(&executor, &core->executor);
+}
+
+enum status outside_leader_open(struct outside_leader *leader, const struct sluice_engine_options *options) {
+    TRY(engine_core_measure(options, &leader->core));
+    leader->core->ranks = &leader->ranks;
+    TRY(engine_core_create_trace(leader->core));
+    return create_executor(leader->core);
+}
+
+enum status outside_leader_set_context(struct outside_leader *leader, int64_t context_tokens) {
+    TRY(engine_core_set_context(leader->core, context_tokens));
+    leader->ranks.bounds = engine_core_plan_bounds(&leader->core->options);
+    return create_executor(leader->core);
 }
 
 size_t outside_leader_bytes(const struct outside_leader *leader) {

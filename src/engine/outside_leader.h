@@ -28,6 +28,9 @@ void outside_leader_place(struct outside_leader *leader, const struct executor_r
 /* After outside_leader_place. Owned: outside_leader_close. */
 enum status outside_leader_open(struct outside_leader *leader, const struct sluice_engine_options *options);
 
+/* Another context, before anything runs; as engine_core_set_context. */
+enum status outside_leader_set_context(struct outside_leader *leader, int64_t context_tokens);
+
 /* Host memory of its runner, and of its part of a timeline. */
 size_t outside_leader_bytes(const struct outside_leader *leader);
 

@@ -12,14 +12,15 @@
 
 #include "base/log.h"
 #include "base/string_buffer.h"
+#include "engine/context_search.h"
 #include "engine/executor_balance.h"
 #include "engine/outside_leader.h"
 #include "engine/rank_team_groups.h"
 #include "engine/rank_timeline.h"
 #include "engine/rank_watchdog.h"
 #include "engine/round.h"
-#include "engine/scheduler.h"
 #include "engine/stage_cut.h"
+#include "engine/stage_probe.h"
 #include "parallel/layout_check.h"
 #include "parallel/mesh.h"
 #include "parallel/shard.h"
@@ -67,13 +68,25 @@ static int replica_of_outside(const struct rank_team *team, int index) {
     return team->mesh.data - team->outside_count + index;
 }
 
+/* Threads of a machine are shared out among its ranks; each has one at least. */
+static int threads_per_rank(const struct rank_team *team, const struct sluice_engine_options *options) {
+    int ranks = team->job == NULL ? team->size : job_host_rank_count(team->job);
+    int threads = options->thread_count == 0 ? (int)worker_pool_cores_allowed() : options->thread_count;
+    return threads < ranks ? 1 : threads / ranks;
+}
+
+/* In a job the first process chooses for all (share_cut). */
 static enum status cut_layers(struct rank_team *team, const struct engine_core *sizes) {
     TRY(layout_check_stages(team->mesh.pipeline, sizes->model->layer_count));
     team->first_layers = calloc((size_t)team->mesh.pipeline + 1, sizeof *team->first_layers);
     CHECK_MEMORY(team->first_layers);
     const struct stage_memory memory = {
         .states = &sizes->state_table, .pool = sizes->states.options, .byte_limits = team->byte_limits};
-    return stage_cut_choose(sizes->model, &sizes->options, &memory, team->first_layers, &team->imbalance);
+    struct stage_probe probe = {&sizes->options, sizes->model, threads_per_rank(team, &sizes->options)};
+    const struct stage_meter meter = {.measure = stage_probe_measure, .context = &probe};
+    return team->first_rank > 0 ? STATUS_OK
+                                : stage_cut_choose(sizes->model, &sizes->options, &memory, &meter,
+                                                   team->first_layers, &team->imbalance);
 }
 
 /* Sentences about lost ranks say where this one is; its waits have the job's deadline. */
@@ -139,20 +152,6 @@ static enum status make_groups(struct rank_team *team) {
                              : rank_team_make_job_groups(&team->mesh, team->job, &team->order, &ends);
 }
 
-/* Most that a scheduler of these options puts into a plan (engine/scheduler.c). */
-static struct plan_bounds bounds_of(const struct sluice_engine_options *options, int64_t pages_per_slot) {
-    return (struct plan_bounds){
-        .row_limit = options->step_token_limit,
-        .logit_row_limit =
-            round_logit_row_limit(options->sequence_limit, options->draft.limit, options->step_token_limit),
-        .segment_limit = options->sequence_limit,
-        .page_update_limit = (int32_t)(3 * options->sequence_limit * pages_per_slot),
-        .slot_operation_limit = SCHEDULER_OPERATIONS_PER_SLOT * options->sequence_limit,
-        .token_limit = (int32_t)options->context_tokens,
-        .page_limit = (int32_t)pages_per_slot,
-    };
-}
-
 static enum status place_member(struct rank_team *team, int index, const struct engine_core *sizes) {
     const struct sluice_parallel_options *parallel = &sizes->options.parallel;
     struct rank_member *member = &team->members[index];
@@ -180,22 +179,13 @@ static enum status place_member(struct rank_team *team, int index, const struct 
     executor_ranks_share_rows(ranks, &sizes->options.parallel, sizes->model);
     ranks->stage = place.pipeline;
     ranks->stage_count = team->mesh.pipeline;
-    ranks->first_layer = team->first_layers[place.pipeline];
-    ranks->end_layer = team->first_layers[place.pipeline + 1];
     ranks->vocabulary_part =
         shard_cut_vocabulary(sizes->model->vocabulary_size, place.tensor, team->mesh.tensor).count;
     ranks->in_flight_limit = engine_core_round_limit(&sizes->options);
     ranks->record_limit = engine_core_record_limit(&sizes->options);
     ranks->draft_window = engine_core_draft_window(sizes);
-    ranks->bounds = bounds_of(&sizes->options, sizes->states.pages_per_slot);
+    ranks->bounds = engine_core_plan_bounds(&sizes->options);
     return executor_balance_init(ranks, parallel, sizes->model);
-}
-
-/* Threads of a machine are shared out among its ranks; each has one at least. */
-static int threads_per_rank(const struct rank_team *team, const struct sluice_engine_options *options) {
-    int ranks = team->job == NULL ? team->size : job_host_rank_count(team->job);
-    int threads = options->thread_count == 0 ? (int)worker_pool_cores_allowed() : options->thread_count;
-    return threads < ranks ? 1 : threads / ranks;
 }
 
 /* In a job, what the worst of its processes says; all ranks of one process are in the same state. */
@@ -255,13 +245,49 @@ static struct rank_memory memory_of(const struct rank_team *team, int index) {
     return memory;
 }
 
-static enum status share_memory(struct rank_team *team) {
-    int32_t page_count;
+static enum status agree_pages(struct rank_team *team, int32_t *page_count) {
     for (int i = 0; i < team->local_count; i++) {
         TRY(exchange_memory(team, i, memory_of(team, i)));
     }
     struct memory_plan_input wanted = engine_core_wanted_memory(team->members[0].core);
-    TRY(rank_memory_agree(team->memory, team->size, &wanted, &page_count));
+    return rank_memory_agree(team->memory, team->size, &wanted, page_count);
+}
+
+static enum status set_context(struct rank_team *team, int64_t context_tokens) {
+    for (int i = 0; i < team->local_count; i++) {
+        struct engine_core *core = team->members[i].core;
+        core->options.context_tokens = context_tokens;
+        core->ranks->bounds = engine_core_plan_bounds(&core->options);
+        TRY(engine_core_set_context(core, context_tokens));
+    }
+    for (int i = 0; i < team->outside_count; i++) {
+        TRY(outside_leader_set_context(&team->outside[i], context_tokens));
+    }
+    return STATUS_OK;
+}
+
+/* All ranks see the same numbers, and so try the same contexts. */
+static enum status fit_context(struct rank_team *team) {
+    const struct engine_core *first = team->members[0].core;
+    struct context_search search =
+        context_search_begin(first->model->position_limit, first->options.page_tokens);
+    bool fits = false;
+    do {
+        int32_t page_count;
+        TRY(agree(team, set_context(team, context_search_tokens(&search))));
+        enum status status = agree_pages(team, &page_count);
+        CHECK(status == STATUS_OK || status == STATUS_OUT_OF_MEMORY, status, "%s", error_last()->message);
+        fits = status == STATUS_OK;
+    } while (context_search_tell(&search, fits));
+    return fits ? STATUS_OK : agree(team, set_context(team, context_search_tokens(&search)));
+}
+
+static enum status share_memory(struct rank_team *team) {
+    int32_t page_count;
+    if (team->members[0].core->fits_context) {
+        TRY(fit_context(team));
+    }
+    TRY(agree_pages(team, &page_count));
     TRY(agree(team, alloc_states(team, page_count)));
     for (int i = 0; i < team->local_count; i++) {
         TRY(exchange_memory(team, i, (struct rank_memory){.ledger = team->members[i].core->facts.memory}));
@@ -324,7 +350,7 @@ static enum status start_followers(struct rank_team *team) {
     return STATUS_OK;
 }
 
-/* All ranks of a job take the leader's cut, even if their own arithmetic had led elsewhere (P-16). */
+/* All ranks of a job take the first one's cut: what they would measure is another (P-16). */
 static enum status share_cut(struct rank_team *team) {
     size_t bytes = ((size_t)team->mesh.pipeline + 1) * sizeof *team->first_layers;
     return team->job == NULL ? STATUS_OK : comm_broadcast_host(team->everyone, 0, team->first_layers, bytes);

@@ -2,8 +2,16 @@
 #ifndef SLUICE_ENGINE_STAGE_BYTES_H
 #define SLUICE_ENGINE_STAGE_BYTES_H
 
-#include "engine/stage_cut.h"
+#include "engine/state_pool.h"
+#include "model/model.h"
 #include "model/step_work.h"
+
+/* What stages hold, and may hold. */
+struct stage_memory {
+    const struct state_table *states;
+    struct state_pool_options pool; /* its slots and contexts */
+    const double *byte_limits;      /* [stages]: of all ranks of a stage; infinite: no matter */
+};
 
 struct stage_bytes {
     struct weight_work *layers; /* [layer_count]; then those beside layers, in the same memory: */

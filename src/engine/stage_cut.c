@@ -10,10 +10,12 @@
 #include "base/string_buffer.h"
 #include "engine/engine_core.h"
 #include "engine/stage_bytes.h"
-#include "model/step_work.h"
 #include "parallel/partition.h"
 
-enum { DESIGN_DRAFTS = 1 };
+enum { DESIGN_DRAFTS = 1, POINTS_MAX = 2 };
+
+/* The measured cut replaces the counted one if that is slower by so much. */
+static const double GAIN_LEAST = 1.03;
 
 /* What a cut is made from. */
 struct cutting {
@@ -21,71 +23,72 @@ struct cutting {
     const struct sluice_engine_options *options;
     const struct stage_memory *memory;
     struct stage_bytes bytes;
-    struct partition_load loads[2]; /* of the objective; the second one if there are two kinds of steps */
-    double *costs[2];               /* [layer_count] of each */
-    int load_count;
+    struct stage_point points[POINTS_MAX]; /* of the objective; two if there are two kinds of steps */
+    int point_count;
+    struct stage_costs costs[POINTS_MAX];
+    bool is_measured; /* costs are seconds */
+    struct partition_load loads[POINTS_MAX];
     struct partition_input input;
 };
 
-/* Bytes that so many rows read of a layer. */
-static double layer_cost(const struct model *model, const struct weight_work *work, int64_t rows) {
-    double experts = step_work_distinct_experts(model->expert_count, model->expert_picks, rows);
-    return work->dense_bytes + (double)rows * work->lookup_bytes + experts * work->expert_bytes;
-}
+/* A cut that was found, and what memory had to do with it. */
+struct found_cut {
+    int *first_layers;
+    bool is_limited; /* another would be better */
+    bool lacks_memory;
+};
 
-/* A decoding step in which every sequence has so many drafts. */
-static void add_decode_load(struct cutting *cutting, int drafts) {
-    const struct model *model = cutting->model;
-    const struct stage_bytes *bytes = &cutting->bytes;
+static void add_decoding(struct cutting *cutting, int drafts) {
     int groups = engine_core_in_flight(cutting->options);
     int64_t sequences = (cutting->options->sequence_limit + groups - 1) / groups;
-    int64_t rows = sequences * (1 + drafts);
-    double *costs = cutting->costs[cutting->load_count];
-    for (int l = 0; l < model->layer_count; l++) {
-        costs[l] = layer_cost(model, &bytes->layers[l], rows);
-    }
-    cutting->loads[cutting->load_count++] = (struct partition_load){
-        .layer_costs = costs,
-        .first_cost = (double)rows * bytes->first->lookup_bytes,
-        .last_cost = bytes->last->head_bytes +
-                     drafts * (layer_cost(model, bytes->draft, sequences) + bytes->last->head_bytes)};
+    cutting->points[cutting->point_count++] = stage_point_of_decoding(sequences, drafts);
 }
 
-/* The largest step of a prompt, which computes its rows and one row of logits. */
-static void add_prefill_load(struct cutting *cutting) {
-    const struct model *model = cutting->model;
-    double rows = cutting->options->step_token_limit;
-    double *costs = cutting->costs[cutting->load_count];
-    for (int l = 0; l < model->layer_count; l++) {
-        const struct weight_work *work = &cutting->bytes.layers[l];
-        costs[l] = rows * (work->dense_operations + (double)model->expert_picks * work->expert_operations);
-    }
-    cutting->loads[cutting->load_count++] =
-        (struct partition_load){.layer_costs = costs, .last_cost = cutting->bytes.last->head_operations};
-}
-
-static void add_loads(struct cutting *cutting) {
+static void add_points(struct cutting *cutting) {
     const struct sluice_draft_options *draft = &cutting->options->draft;
     if (cutting->options->parallel.objective == SLUICE_STAGES_FOR_PREFILL) {
-        add_prefill_load(cutting);
+        cutting->points[cutting->point_count++] = stage_point_of_prompt(cutting->options->step_token_limit);
     } else if (draft->limit > 0 && draft->is_adaptive) {
-        add_decode_load(cutting, DESIGN_DRAFTS);
-        add_decode_load(cutting, 0);
+        add_decoding(cutting, DESIGN_DRAFTS);
+        add_decoding(cutting, 0);
     } else {
-        add_decode_load(cutting, draft->limit);
+        add_decoding(cutting, draft->limit);
     }
 }
 
+static double count(const struct stage_point *point, struct step_work work) {
+    return point->is_prompt ? work.operations : work.bytes;
+}
+
+static void count_costs(struct cutting *cutting) {
+    for (int i = 0; i < cutting->point_count; i++) {
+        const struct stage_point *point = &cutting->points[i];
+        struct stage_costs *costs = &cutting->costs[i];
+        for (int l = 0; l < cutting->model->layer_count; l++) {
+            costs->layers[l] =
+                count(point, stage_point_layer_work(point, cutting->model, &cutting->bytes, l));
+        }
+        costs->first = count(point, stage_point_first_work(point, &cutting->bytes));
+        costs->last = count(point, stage_point_last_work(point, cutting->model, &cutting->bytes));
+    }
+}
+
+/* Costs as they are now. */
 static void fill_input(struct cutting *cutting) {
     const struct stage_memory *memory = cutting->memory;
     const struct stage_bytes *bytes = &cutting->bytes;
     bool is_for_state = cutting->options->parallel.objective == SLUICE_STAGES_FOR_STATE;
+    for (int i = 0; i < cutting->point_count; i++) {
+        const struct stage_costs *costs = &cutting->costs[i];
+        cutting->loads[i] = (struct partition_load){
+            .layer_costs = costs->layers, .first_cost = costs->first, .last_cost = costs->last};
+    }
     cutting->input = (struct partition_input){
         .layer_count = cutting->model->layer_count,
         .layer_costs = cutting->loads[0].layer_costs,
         .first_cost = cutting->loads[0].first_cost,
         .last_cost = cutting->loads[0].last_cost,
-        .other = cutting->load_count > 1 ? &cutting->loads[1] : NULL,
+        .other = cutting->point_count > 1 ? &cutting->loads[1] : NULL,
         .layer_bytes = bytes->layer_bytes,
         .first_bytes = bytes->first_bytes,
         .last_bytes = bytes->last_bytes,
@@ -104,54 +107,114 @@ static const char *const objective_words[] = {[SLUICE_STAGES_FOR_DECODE] = "deco
 static void report(const struct cutting *cutting, int stages, const int *first_layers, const char *reason,
                    double imbalance) {
     struct string_buffer text = {0};
-    enum sluice_stage_objective objective = cutting->options->parallel.objective;
-    const char *unit = objective == SLUICE_STAGES_FOR_PREFILL ? "G operations" : "MB";
-    double scale = objective == SLUICE_STAGES_FOR_PREFILL ? 1e9 : 1e6;
+    const char *unit = cutting->is_measured ? "ms" : cutting->points[0].is_prompt ? "G operations" : "MB";
+    double scale = cutting->is_measured ? 1e-3 : cutting->points[0].is_prompt ? 1e9 : 1e6;
     for (int s = 0; s < stages; s++) {
-        string_buffer_append_format(
-            &text, "%s%d (%.0f %s)", s == 0 ? "" : ", ", first_layers[s + 1] - first_layers[s],
-            partition_stage_cost(&cutting->input, stages, first_layers, s) / scale, unit);
+        string_buffer_append_format(&text, "%s%d (%.*f %s)", s == 0 ? "" : ", ",
+                                    first_layers[s + 1] - first_layers[s], cutting->is_measured ? 2 : 0,
+                                    partition_stage_cost(&cutting->input, stages, first_layers, s) / scale,
+                                    unit);
     }
     log_write(LOG_INFO, "engine",
-              "layers of the stages: %s a step%s; %s; the slowest has %.2f times the mean",
-              string_buffer_text(&text), cutting->load_count > 1 ? " with a draft" : "", reason, imbalance);
+              "layers of the stages: %s a step%s, %s; %s; the slowest has %.2f times the mean",
+              string_buffer_text(&text), cutting->point_count > 1 ? " with a draft" : "",
+              cutting->is_measured ? "measured" : "counted", reason, imbalance);
     string_buffer_deinit(&text);
 }
 
-/* The best cut that fits; `reason` is a sentence's part of at most `reason_bytes`. */
-static enum status find_cut(struct cutting *cutting, int stages, int *first_layers, char *reason,
-                            size_t reason_bytes) {
+/* The best cut that fits. */
+static enum status find_cut(const struct cutting *cutting, int stages, struct found_cut *out) {
     struct partition_input unlimited = cutting->input;
-    size_t bytes = ((size_t)stages + 1) * sizeof *first_layers;
+    size_t bytes = ((size_t)stages + 1) * sizeof *out->first_layers;
     int *without = malloc(bytes);
     CHECK_MEMORY(without);
     unlimited.layer_bytes = NULL;
     enum status status = partition_choose(&unlimited, stages, without);
     enum status limited =
-        status == STATUS_OK ? partition_choose(&cutting->input, stages, first_layers) : STATUS_OK;
-    bool is_changed = limited == STATUS_OK && memcmp(first_layers, without, bytes) != 0;
-    const char *words = objective_words[cutting->options->parallel.objective];
-    if (limited == STATUS_OUT_OF_MEMORY) {
-        memcpy(first_layers, without, bytes);
-        log_write(LOG_WARNING, "engine", "%s", error_last()->message);
+        status == STATUS_OK ? partition_choose(&cutting->input, stages, out->first_layers) : STATUS_OK;
+    out->is_limited = limited == STATUS_OK && memcmp(out->first_layers, without, bytes) != 0;
+    out->lacks_memory = limited == STATUS_OUT_OF_MEMORY;
+    if (out->lacks_memory) {
+        memcpy(out->first_layers, without, bytes);
     }
-    snprintf(reason, reason_bytes, "cut for %s%s%s", words,
-             cutting->load_count > 1 ? ", with drafts and without" : "",
-             limited == STATUS_OUT_OF_MEMORY ? ", though memory lacks"
-             : is_changed                    ? ", as far as memory allows"
-                                             : "");
     free(without);
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }
 
-static enum status choose(struct cutting *cutting, int *first_layers, double *imbalance) {
+/* What the slowest stage takes of a kind of step. */
+static double slowest(const struct cutting *cutting, int index, int stages, const int *first_layers) {
+    const struct partition_load *load = &cutting->loads[index];
+    const struct partition_input input = {
+        .layer_costs = load->layer_costs, .first_cost = load->first_cost, .last_cost = load->last_cost};
+    double most = 0.0;
+    for (int s = 0; s < stages; s++) {
+        double cost = partition_stage_cost(&input, stages, first_layers, s);
+        most = cost > most ? cost : most;
+    }
+    return most;
+}
+
+/* Whether a cut is better than another by more than measurements waver. */
+static bool is_worth_it(const struct cutting *cutting, int stages, const int *new_cut, const int *old_cut) {
+    bool is = false;
+    for (int i = 0; i < cutting->point_count; i++) {
+        is |= slowest(cutting, i, stages, old_cut) > GAIN_LEAST * slowest(cutting, i, stages, new_cut);
+    }
+    return is;
+}
+
+/* From here on costs are seconds, and the cut is the better one of both, if measuring works. */
+static enum status improve_cut(struct cutting *cutting, const struct stage_meter *meter, int stages,
+                               struct found_cut *cut) {
+    enum status status = meter->measure(meter->context, &cutting->bytes, cutting->points,
+                                        cutting->point_count, cutting->costs);
+    if (status != STATUS_OK) {
+        log_write(LOG_INFO, "engine", "what the stages take is counted: %s", error_last()->message);
+        count_costs(cutting);
+        return STATUS_OK;
+    }
+    struct found_cut measured = {.first_layers = malloc(((size_t)stages + 1) * sizeof(int))};
+    CHECK_MEMORY(measured.first_layers);
+    cutting->is_measured = true;
+    fill_input(cutting);
+    status = find_cut(cutting, stages, &measured);
+    if (status == STATUS_OK && is_worth_it(cutting, stages, measured.first_layers, cut->first_layers)) {
+        memcpy(cut->first_layers, measured.first_layers, ((size_t)stages + 1) * sizeof(int));
+        cut->is_limited = measured.is_limited;
+    }
+    free(measured.first_layers);
+    return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
+}
+
+/* `reason` is a sentence's part of at most `reason_bytes`. */
+static enum status choose_best(struct cutting *cutting, const struct stage_meter *meter, int stages,
+                               int *first_layers, char *reason, size_t reason_bytes) {
+    struct found_cut cut = {.first_layers = first_layers};
+    TRY(find_cut(cutting, stages, &cut));
+    if (cut.lacks_memory) {
+        log_write(LOG_WARNING, "engine", "%s", error_last()->message);
+    }
+    if (meter != NULL && stages > 1) {
+        TRY(improve_cut(cutting, meter, stages, &cut));
+    }
+    snprintf(reason, reason_bytes, "cut for %s%s%s", objective_words[cutting->options->parallel.objective],
+             cutting->point_count > 1 ? ", with drafts and without" : "",
+             cut.lacks_memory ? ", though memory lacks"
+             : cut.is_limited ? ", as far as memory allows"
+                              : "");
+    return STATUS_OK;
+}
+
+static enum status choose(struct cutting *cutting, const struct stage_meter *meter, int *first_layers,
+                          double *imbalance) {
     const char *named = cutting->options->parallel.layer_partition;
     int stages = cutting->options->parallel.pipeline;
     char reason[128] = "as was asked for";
-    add_loads(cutting);
+    add_points(cutting);
+    count_costs(cutting);
     fill_input(cutting);
     TRY(named[0] != '\0' ? partition_parse(named, cutting->model->layer_count, stages, first_layers)
-                         : find_cut(cutting, stages, first_layers, reason, sizeof reason));
+                         : choose_best(cutting, meter, stages, first_layers, reason, sizeof reason));
     *imbalance = partition_imbalance(&cutting->input, stages, first_layers);
     if (stages > 1) {
         report(cutting, stages, first_layers, reason, *imbalance);
@@ -160,18 +223,20 @@ static enum status choose(struct cutting *cutting, int *first_layers, double *im
 }
 
 enum status stage_cut_choose(struct model *model, const struct sluice_engine_options *options,
-                             const struct stage_memory *memory, int *first_layers, double *imbalance) {
+                             const struct stage_memory *memory, const struct stage_meter *meter,
+                             int *first_layers, double *imbalance) {
     struct cutting cutting = {.model = model, .options = options, .memory = memory};
     enum status status = STATUS_OK;
-    for (int i = 0; i < 2; i++) {
-        cutting.costs[i] = calloc((size_t)model->layer_count, sizeof *cutting.costs[i]);
-        CHECK_MEMORY_GOTO(cutting.costs[i]);
+    for (int i = 0; i < POINTS_MAX; i++) {
+        cutting.costs[i].layers = calloc((size_t)model->layer_count, sizeof(double));
+        CHECK_MEMORY_GOTO(cutting.costs[i].layers);
     }
     TRY_GOTO(stage_bytes_sum(model, (enum numerics)options->numerics, memory, &cutting.bytes));
-    TRY_GOTO(choose(&cutting, first_layers, imbalance));
+    TRY_GOTO(choose(&cutting, meter, first_layers, imbalance));
 fail:
     stage_bytes_deinit(&cutting.bytes);
-    free(cutting.costs[0]);
-    free(cutting.costs[1]);
+    for (int i = 0; i < POINTS_MAX; i++) {
+        free(cutting.costs[i].layers);
+    }
     return status;
 }

@@ -2,25 +2,32 @@
  * Which layers each pipeline stage has: those that the options name, or those that serve the objective best
  * of all cuts that fit into memory (spec parallelism P-3 to P-5, P-38).
  *
- * - decode: stages take equally long in a decoding step, which is taken to be the bytes that it reads. All
- *   sequences run, in as many groups as ticks are under way. At small batches the head costs as much as
- * several layers, and a draft as much again; where the engine chooses the number of drafts, steps with one
- * draft and without must both do, and the cut is the one that loses least with either.
- * - prefill: stages take equally long in the largest step of a prompt, which is taken to be its operations.
+ * - decode: stages take equally long in a decoding step. All sequences run, in as many groups as ticks are
+ *   under way. At small batches the head costs as much as several layers, and a draft as much again; where
+ * the engine chooses the number of drafts, steps with one draft and without must both do, and the cut is the
+ * one that loses least with either.
+ * - prefill: stages take equally long in the largest step of a prompt.
  * - kv: the stage that has room for the fewest tokens has room for most; among such cuts as for decoding.
+ *
+ * How long a layer takes is measured (engine/stage_probe.h), by the rank that opens the others, if there is
+ * something to choose. Else it is counted: a decoding step takes the bytes that it reads, a prompt's the
+ * operations. Counts know nothing of caches and of what every operation costs besides; but they are the same
+ * each time. So the cut by counts stays unless the measured one beats it by 3 %, more than measurements
+ * waver. All ranks take one rank's cut, and no bit depends on it.
  */
 #ifndef SLUICE_ENGINE_STAGE_CUT_H
 #define SLUICE_ENGINE_STAGE_CUT_H
 
-#include "engine/state_pool.h"
+#include "engine/stage_bytes.h"
+#include "engine/stage_point.h"
 #include "model/model.h"
 #include "sluice/engine.h"
 
-/* What stages hold, and may hold. */
-struct stage_memory {
-    const struct state_table *states;
-    struct state_pool_options pool; /* its slots and contexts */
-    const double *byte_limits;      /* [stages]: of all ranks of a stage; infinite: no matter */
+/* Measures steps, as stage_probe_measure does. */
+struct stage_meter {
+    enum status (*measure)(void *context, const struct stage_bytes *bytes, const struct stage_point *points,
+                           int count, struct stage_costs *costs);
+    void *context;
 };
 
 /*
@@ -28,9 +35,10 @@ struct stage_memory {
  * mean stage cost of a decoding step, or for `prefill` of a prompt's. first_layers: [stages + 1]. USAGE says
  * what is wrong with a partition that was named, BAD_CONFIG that there are more stages than layers. Where
  * nothing fits, the log says so and the cut is the one without limits: weights are mapped, and slow if memory
- * lacks.
+ * lacks. `meter` NULL: costs are counted; so they are where it fails, and the log says why.
  */
 enum status stage_cut_choose(struct model *model, const struct sluice_engine_options *options,
-                             const struct stage_memory *memory, int *first_layers, double *imbalance);
+                             const struct stage_memory *memory, const struct stage_meter *meter,
+                             int *first_layers, double *imbalance);
 
 #endif

@@ -16,7 +16,7 @@
  *       time that was spent in steps, as the rates
  *   "stages": [{"compute_seconds", "wait_seconds", "send_seconds", "expert_moves", "expert_imbalance"}]; by
  *       stage of the pipeline, as sluice_stage_stats; the imbalance null without experts that move
- *   "stage_imbalance": what the slowest stage reads over the mean, by the cut of the layers; null before a
+ *   "stage_imbalance": what the slowest stage takes over the mean, by the cut of the layers; null before a
  *       worker was ready
  *   "links": [{"from", "to", "kind", "bytes"}]; stages, as stage_link
  * Counters grow from the start of the server, over restarts of workers.

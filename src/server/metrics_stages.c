@@ -67,7 +67,7 @@ void metrics_write_stages(const struct metrics_text *text, const struct sluice_e
     write_times(text, stats);
     metrics_text_one(
         text, "sluice:stage_imbalance", "gauge",
-        "What the slowest stage of the pipeline reads over the mean, by the cut of the layers; 0: "
+        "What the slowest stage of the pipeline takes over the mean, by the cut of the layers; 0: "
         "not known yet.",
         imbalance);
     write_links(text, stats);

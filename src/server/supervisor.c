@@ -85,12 +85,23 @@ static const char *reason_of_worker(const struct supervisor *supervisor) {
     return "";
 }
 
+/* A request may go to any worker, and each may have found room for another context. The mutex is held. */
+static int64_t least_context(const struct supervisor *supervisor) {
+    int64_t least = supervisor->slots[0].facts.context_tokens;
+    for (int i = 1; i < supervisor->options.worker_count; i++) {
+        int64_t one = supervisor->slots[i].facts.context_tokens;
+        least = one < least ? one : least;
+    }
+    return least;
+}
+
 static enum status submit(struct service *service, const struct service_request *request,
                           struct generation **out) {
     struct supervisor *supervisor = supervisor_of(service);
     struct journal_entry *entry = NULL;
     pthread_mutex_lock(&supervisor->mutex);
     struct sluice_engine_facts facts_of_one = supervisor->slots[0].facts;
+    facts_of_one.context_tokens = least_context(supervisor);
     pthread_mutex_unlock(&supervisor->mutex);
     TRY(check_request(&request->options, &facts_of_one));
     TRY(journal_entry_create(request, clock_seconds(), &entry));
@@ -168,6 +179,7 @@ static struct sluice_engine_facts facts(struct service *service) {
     struct supervisor *supervisor = supervisor_of(service);
     pthread_mutex_lock(&supervisor->mutex);
     struct sluice_engine_facts sum = supervisor->slots[0].facts;
+    sum.context_tokens = least_context(supervisor);
     for (int i = 1; i < supervisor->options.worker_count; i++) {
         const struct sluice_engine_facts *one = &supervisor->slots[i].facts;
         sum.sequence_limit += one->sequence_limit;
@@ -332,6 +344,13 @@ enum status supervisor_open(const struct supervisor_options *options, struct ser
     }
     *out = &supervisor->service;
     return STATUS_OK;
+}
+
+void supervisor_set_arguments(struct service *service, const char *const *arguments) {
+    struct supervisor *supervisor = supervisor_of(service);
+    pthread_mutex_lock(&supervisor->mutex);
+    supervisor->options.arguments = arguments;
+    pthread_mutex_unlock(&supervisor->mutex);
 }
 
 pid_t supervisor_worker_pid(struct service *service, int index) {

@@ -47,6 +47,12 @@ struct supervisor_options supervisor_options_default(void);
  */
 enum status supervisor_open(const struct supervisor_options *options, struct service **out);
 
+/*
+ * What workers that are started from now on are given instead of the options' arguments, such as what the
+ * first ones found out by themselves. Borrowed as long as the supervisor lives.
+ */
+void supervisor_set_arguments(struct service *service, const char *const *arguments);
+
 /* The process of worker `index`, -1 while there is none; for reports and tests. */
 pid_t supervisor_worker_pid(struct service *service, int index);
 

@@ -44,7 +44,7 @@ static enum status need_engine(struct model *model, int64_t context_tokens, int6
     }
     struct sluice_engine_options engine = model->options.engine;
     sluice_engine_close(&model->engine);
-    engine.context_tokens = engine.context_tokens > 0 ? engine.context_tokens : context_tokens;
+    engine.context_tokens = engine.context_tokens != 0 ? engine.context_tokens : context_tokens;
     engine.sequence_limit = (int)concurrency;
     TRY((enum status)sluice_engine_open(&engine, &model->engine));
     model->context_tokens = context_tokens;

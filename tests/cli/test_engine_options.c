@@ -70,6 +70,9 @@ static void test_engine_words(void **state) {
     assert_int_equal(engine_of("--pp-objective", "prefill").parallel.objective, SLUICE_STAGES_FOR_PREFILL);
     assert_int_equal(defaults.parallel.in_flight, 0);
     assert_int_equal(engine_of("--pp-inflight", "3").parallel.in_flight, 3);
+    assert_int_equal(defaults.context_tokens, 0);
+    assert_int_equal(engine_of("--max-model-len", "300").context_tokens, 300);
+    assert_int_equal(engine_of("--max-model-len", "auto").context_tokens, SLUICE_CONTEXT_THAT_FITS);
 }
 
 static void test_front_words(void **state) {
@@ -85,6 +88,10 @@ static void test_front_words(void **state) {
     assert_true(front_of("--enable-force-include-usage", NULL).api.forces_usage);
     assert_false(defaults.api.prints_tokens_details);
     assert_true(front_of("--enable-prompt-tokens-details", NULL).api.prints_tokens_details);
+    assert_string_equal(defaults.api.generation.source, "auto");
+    assert_null(defaults.api.generation.overrides);
+    assert_string_equal(front_of("--generation-config", "vllm").api.generation.source, "vllm");
+    assert_string_equal(front_of("--override-generation-config", "{}").api.generation.overrides, "{}");
 }
 
 /* vLLM's configuration of drafts: what it says here, what it does not, and what nobody knows. */

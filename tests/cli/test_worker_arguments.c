@@ -46,6 +46,7 @@ static void test_all_kinds_of_values(void **state) {
     static const char *const argv[] = {
         "--model=a b",
         "--max-num-seqs=3",
+        "--max-model-len=auto",
         "--block-size=256",
         "--no-enable-prefix-caching",
         "--numerics=ideal",
@@ -67,6 +68,7 @@ static void test_all_kinds_of_values(void **state) {
     assert_string_equal(worker.model, "a b");
     assert_int_equal(worker.max_num_seqs, 3);
     assert_int_equal(worker.block_size, 256);
+    assert_int_equal(worker.max_model_len, OPTION_INT_WORD);
     assert_false(worker.enable_prefix_caching);
     assert_int_equal(worker.numerics, CLI_NUMERICS_IDEAL);
     assert_int_equal(worker.threads, 2);

@@ -1,6 +1,6 @@
 /*
  * Cuts of the real model's layers at the design points of spec parallelism P-7, the metric of P-4 against a
- * sum of its own, and what users may ask for instead (P-2).
+ * sum of its own, what users may ask for instead (P-2), and what measured times change.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -53,6 +53,33 @@ static void open_flash(struct fixture *fixture, int drafts, int sequences, int s
     fixture->options.parallel.in_flight = 1;
 }
 
+/* Measures a second for each layer and `last` for what the last stage has besides, or fails. */
+struct fake_meter {
+    double last;
+    enum status status;
+    int calls;
+    struct stage_point points[2];
+    int point_count;
+};
+
+static enum status measure_fake(void *context, const struct stage_bytes *bytes,
+                                const struct stage_point *points, int count, struct stage_costs *costs) {
+    struct fake_meter *meter = context;
+    (void)bytes;
+    meter->calls++;
+    meter->point_count = count;
+    for (int i = 0; i < count; i++) {
+        meter->points[i] = points[i];
+        for (int l = 0; l < FLASH_LAYERS; l++) {
+            costs[i].layers[l] = 1.0;
+        }
+        costs[i].first = 0.0;
+        costs[i].last = meter->last;
+    }
+    CHECK(meter->status == STATUS_OK, meter->status, "this meter is broken");
+    return STATUS_OK;
+}
+
 static struct stage_memory memory_of(const struct fixture *fixture) {
     return (struct stage_memory){.states = &fixture->states,
                                  .pool = {.sequence_slot_count = fixture->options.sequence_limit,
@@ -61,11 +88,17 @@ static struct stage_memory memory_of(const struct fixture *fixture) {
                                  .byte_limits = fixture->limits};
 }
 
-static enum status cut(struct fixture *fixture, const char *named) {
+/* `fake` NULL: costs are counted. */
+static enum status cut_with(struct fixture *fixture, const char *named, struct fake_meter *fake) {
     snprintf(fixture->options.parallel.layer_partition, SLUICE_LAYER_PARTITION_BYTES, "%s", named);
     const struct stage_memory memory = memory_of(fixture);
-    return stage_cut_choose(fixture->model, &fixture->options, &memory, fixture->first_layers,
-                            &fixture->imbalance);
+    const struct stage_meter meter = {.measure = measure_fake, .context = fake};
+    return stage_cut_choose(fixture->model, &fixture->options, &memory, fake == NULL ? NULL : &meter,
+                            fixture->first_layers, &fixture->imbalance);
+}
+
+static enum status cut(struct fixture *fixture, const char *named) {
+    return cut_with(fixture, named, NULL);
 }
 
 static void expect_layers(const struct fixture *fixture, int count, const int *layers) {
@@ -205,6 +238,101 @@ static void state_can_be_what_counts(void **state) {
     arena_deinit(&fixture.arena);
 }
 
+/* P-4: measured times go before counts. All layers take a second: with 1 s for the head 44 s on 4 stages. */
+static void measured_times_go_before_counts(void **state) {
+    (void)state;
+    struct fixture fixture;
+    struct fake_meter meter = {.last = 1.0};
+    open_flash(&fixture, 0, 1, 4);
+    assert_int_equal(cut(&fixture, ""), STATUS_OK);
+    expect_layers(&fixture, 4, (const int[]){12, 12, 12, 7});
+    assert_int_equal(cut_with(&fixture, "", &meter), STATUS_OK);
+    expect_layers(&fixture, 4, (const int[]){11, 11, 11, 10});
+    assert_true(fabs(fixture.imbalance - 1.0) < 1e-9);
+    meter.last = 15.0; /* 58 s, of which the last stage has 15 without any layer: 14 or 15 on each other */
+    assert_int_equal(cut_with(&fixture, "", &meter), STATUS_OK);
+    assert_int_equal(fixture.first_layers[3], FLASH_LAYERS);
+    assert_true(fabs(fixture.imbalance - 15.0 * 4 / 58.0) < 1e-9);
+    arena_deinit(&fixture.arena);
+}
+
+/* P-7 counts 24 layers in front of 19 and the head. With a head of 6.3 s that takes 25.3 s and 25, 18 takes
+ * 25 s, too little to leave the counted cut for; of 8 s it takes 27 s, and two others 26 s. */
+static void the_counted_cut_stays_if_it_is_nearly_as_good(void **state) {
+    (void)state;
+    struct fixture fixture;
+    struct fake_meter meter = {.last = 6.3};
+    open_flash(&fixture, 0, 1, 2);
+    assert_int_equal(cut(&fixture, ""), STATUS_OK);
+    expect_layers(&fixture, 2, (const int[]){24, 19});
+    assert_int_equal(cut_with(&fixture, "", &meter), STATUS_OK);
+    expect_layers(&fixture, 2, (const int[]){24, 19});
+    assert_true(fabs(fixture.imbalance - 25.3 * 2 / 49.3) < 1e-9); /* by time all the same */
+    meter.last = 8.0;
+    assert_int_equal(cut_with(&fixture, "", &meter), STATUS_OK);
+    assert_in_range(fixture.first_layers[1], 25, 26);
+    arena_deinit(&fixture.arena);
+}
+
+/* What is measured: the rows of a group, with one draft and without where the engine chooses; or a prompt. */
+static void the_design_point_is_measured(void **state) {
+    (void)state;
+    struct fixture fixture;
+    struct fake_meter meter = {.last = 1.0};
+    open_flash(&fixture, 3, 10, 4);
+    fixture.options.parallel.in_flight = 4;
+    assert_int_equal(cut_with(&fixture, "", &meter), STATUS_OK);
+    assert_int_equal(meter.point_count, 1);
+    assert_int_equal(meter.points[0].sequences, 3);
+    assert_int_equal(meter.points[0].drafts, 3);
+    assert_int_equal(stage_point_rows(&meter.points[0]), 12);
+    fixture.options.draft.is_adaptive = true;
+    assert_int_equal(cut_with(&fixture, "", &meter), STATUS_OK);
+    assert_int_equal(meter.point_count, 2);
+    assert_int_equal(stage_point_rows(&meter.points[0]), 6);
+    assert_int_equal(stage_point_rows(&meter.points[1]), 3);
+    fixture.options.parallel.objective = SLUICE_STAGES_FOR_PREFILL;
+    fixture.options.step_token_limit = 384;
+    assert_int_equal(cut_with(&fixture, "", &meter), STATUS_OK);
+    assert_int_equal(meter.point_count, 1);
+    assert_true(meter.points[0].is_prompt);
+    assert_int_equal(stage_point_rows(&meter.points[0]), 384);
+    arena_deinit(&fixture.arena);
+}
+
+/* Nothing to choose, or a meter that fails: counts. */
+static void nothing_is_measured_in_vain(void **state) {
+    (void)state;
+    struct fixture fixture;
+    struct fake_meter meter = {.last = 1.0};
+    open_flash(&fixture, 0, 1, 4);
+    assert_int_equal(cut_with(&fixture, "10,11,11,11", &meter), STATUS_OK);
+    fixture.options.parallel.pipeline = 1;
+    assert_int_equal(cut_with(&fixture, "", &meter), STATUS_OK);
+    assert_int_equal(meter.calls, 0);
+    fixture.options.parallel.pipeline = 4;
+    meter.status = STATUS_UNSUPPORTED;
+    assert_int_equal(cut_with(&fixture, "", &meter), STATUS_OK);
+    assert_int_equal(meter.calls, 1);
+    expect_layers(&fixture, 4, (const int[]){12, 12, 12, 7});
+    double measured_imbalance = fixture.imbalance;
+    assert_int_equal(cut(&fixture, ""), STATUS_OK);
+    assert_true(fabs(fixture.imbalance - measured_imbalance) < 1e-12);
+    arena_deinit(&fixture.arena);
+}
+
+/* Times do not make room: embedding and 9 layers fit the first stage, whatever they take. */
+static void measured_cuts_fit_into_memory(void **state) {
+    (void)state;
+    struct fixture fixture;
+    struct fake_meter meter = {.last = 1.0};
+    open_flash(&fixture, 0, 1, 4);
+    fixture.limits[0] = 1.06e9 + 9.5 * 3.6e9;
+    assert_int_equal(cut_with(&fixture, "", &meter), STATUS_OK);
+    expect_layers(&fixture, 4, (const int[]){9, 12, 12, 10});
+    arena_deinit(&fixture.arena);
+}
+
 static void wrong_partitions_are_refused(void **state) {
     (void)state;
     struct fixture fixture;
@@ -223,7 +351,7 @@ static void wrong_partitions_are_refused(void **state) {
     struct stage_memory memory = memory_of(&fixture);
     memory.byte_limits = limits;
     assert_int_equal(
-        stage_cut_choose(fixture.model, &fixture.options, &memory, first_layers, &fixture.imbalance),
+        stage_cut_choose(fixture.model, &fixture.options, &memory, NULL, first_layers, &fixture.imbalance),
         STATUS_BAD_CONFIG);
     arena_deinit(&fixture.arena);
 }
@@ -237,6 +365,11 @@ int main(void) {
         cmocka_unit_test(prompts_weigh_layers_alone),
         cmocka_unit_test(memory_limits_what_a_stage_gets),
         cmocka_unit_test(state_can_be_what_counts),
+        cmocka_unit_test(measured_times_go_before_counts),
+        cmocka_unit_test(the_counted_cut_stays_if_it_is_nearly_as_good),
+        cmocka_unit_test(the_design_point_is_measured),
+        cmocka_unit_test(nothing_is_measured_in_vain),
+        cmocka_unit_test(measured_cuts_fit_into_memory),
         cmocka_unit_test(wrong_partitions_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

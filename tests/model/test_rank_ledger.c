@@ -19,15 +19,21 @@ enum { RANKS_MAX = 8, ROWS = 40, REPLICAS = 2 };
 static struct {
     struct engine_core *cores[RANKS_MAX];
     int count;
+    size_t measuring_bytes; /* of the core that measured what stages take, and is no rank's; 0: none did */
 } seen;
 
 enum status __real_engine_core_alloc_states(struct engine_core *core, int32_t page_count);
 enum status __wrap_engine_core_alloc_states(struct engine_core *core, int32_t page_count);
 
 enum status __wrap_engine_core_alloc_states(struct engine_core *core, int32_t page_count) {
+    enum status status = __real_engine_core_alloc_states(core, page_count);
+    if (core->ranks == NULL) {
+        seen.measuring_bytes = device_memory_bytes(core->device);
+        return status;
+    }
     assert_in_range(seen.count, 0, RANKS_MAX - 1);
     seen.cores[seen.count++] = core;
-    return __real_engine_core_alloc_states(core, page_count);
+    return status;
 }
 
 static size_t device_bytes_of(const struct sluice_memory_ledger *memory) {
@@ -50,6 +56,12 @@ static void expect_ledgers(const char *when, int pipeline, int tensor) {
                      device_bytes_of(&seen.cores[0]->facts.memory) - of_others);
 }
 
+/* What was measured before is gone by then, and was less than what the ranks have together. */
+static void expect_small_measuring(int pipeline) {
+    assert_true((seen.measuring_bytes > 0) == (pipeline > 1));
+    assert_true(seen.measuring_bytes <= device_bytes_of(&seen.cores[0]->facts.memory));
+}
+
 static void every_rank_has_what_it_planned(void **state) {
     static const int layouts[][2] = {{1, 2}, {2, 1}, {1, 4}, {2, 2}, {3, 1}, {4, 2}};
     for (size_t i = 0; i < 2 * sizeof layouts / sizeof layouts[0]; i++) {
@@ -61,8 +73,10 @@ static void every_rank_has_what_it_planned(void **state) {
         options.parallel.pipeline = pipeline;
         options.parallel.tensor = tensor;
         seen.count = 0;
+        seen.measuring_bytes = 0;
         struct engine_core *leader = model_open(&options);
         assert_int_equal(seen.count, pipeline * tensor);
+        expect_small_measuring(pipeline);
         assert_ptr_equal(seen.cores[0], leader);
         expect_ledgers("opened", pipeline, tensor);
         model_spec_tokens(tokens, ROWS);

@@ -147,8 +147,8 @@ def test_stages(server):
     assert sum(stage["compute"] for stage in stages) < 0.1 + 1.2 * totals[0], stages
     assert set(links) == {("0", "1", "boundary"), ("0", "1", "plan"), ("1", "0", "feedback")} and min(links.values()) > 0, links
     live = json.loads(server.get("/live").body)
-    # By bytes the cut of mini-v4's eight layers is nearly even; where the log is the worker's own it says how even.
-    assert 1 < live["stage_imbalance"] < 1.2
+    # Eight layers can be cut nearly evenly, by measured times too; where the log is the worker's own it says how.
+    assert 1 <= live["stage_imbalance"] < 1.5
     assert abs(live["stage_imbalance"] - value(server, "sluice:stage_imbalance")) < 1e-6
     for line in (line for line in server.lines if "layers of the stages" in line):
         assert f"the slowest has {live['stage_imbalance']:.2f} times the mean" in line, line

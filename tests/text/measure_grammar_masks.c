@@ -3,7 +3,9 @@
  * tokens of deepseek-v3. Asserts nothing; `make bench` runs it. Working ahead, as servers do it, is no step.
  *
  * Answers are random walks. Cold are the first answers of a grammar; warm are others after them, which share
- * the states that the first ones met and still meet new ones.
+ * the states that the first ones met and still meet new ones. Each grammar begins anew several times, with
+ * the same walks: what the machine does besides hits a step once, what the step itself costs it costs each
+ * time.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,6 +26,7 @@ enum {
     COLD_ANSWERS = 60,
     WARM_ANSWERS = 40,
     SAMPLES_MAX = COLD_ANSWERS * STEPS_MAX,
+    REPEATS = 3,
     END = 1
 };
 
@@ -87,8 +90,8 @@ static double quantile(struct samples *samples, double share) {
     return samples->microseconds[(size_t)(share * (double)(samples->count - 1))];
 }
 
-static void measure(struct token_vocabulary *vocabulary, const struct grammar_example *example,
-                    struct samples *cold, struct samples *warm) {
+static void measure_once(struct token_vocabulary *vocabulary, const struct grammar_example *example,
+                         struct samples *cold, struct samples *warm) {
     struct grammar_cache *cache;
     struct request_constraint_options options = {.grammar = grammar_source_of(example->kind, example->text),
                                                  .end_tokens = end_tokens,
@@ -102,25 +105,47 @@ static void measure(struct token_vocabulary *vocabulary, const struct grammar_ex
     for (uint64_t i = 0; i < WARM_ANSWERS; i++) {
         answer(cache, &options, 1001 + i, warm);
     }
-    /* Of the source its first line. */
-    printf("| %s | %.*s | %zu | %.1f | %.1f | %.1f | %.1f | %.0f |\n", kind_names[example->kind],
-           (int)(strcspn(example->text, "\n") < 44 ? strcspn(example->text, "\n") : 44), example->text,
-           warm->count, quantile(warm, 0.5), quantile(warm, 0.9), quantile(warm, 0.99), quantile(cold, 0.5),
-           quantile(cold, 1.0));
     grammar_cache_destroy(&cache);
 }
 
+/* The costliest step by the least that it took in any run. */
+static double least_maximum(const struct samples runs[REPEATS]) {
+    double maximum = 0.0;
+    for (size_t i = 0; i < runs[0].count; i++) {
+        double least = runs[0].microseconds[i];
+        for (int r = 1; r < REPEATS; r++) {
+            assert_int_equal(runs[r].count, runs[0].count);
+            least = runs[r].microseconds[i] < least ? runs[r].microseconds[i] : least;
+        }
+        maximum = least > maximum ? least : maximum;
+    }
+    return maximum;
+}
+
+static void measure(struct token_vocabulary *vocabulary, const struct grammar_example *example) {
+    static struct samples cold[REPEATS], warm;
+    for (int r = 0; r < REPEATS; r++) {
+        measure_once(vocabulary, example, &cold[r], &warm);
+    }
+    double maximum = least_maximum(cold);
+    /* Of the source its first line. */
+    printf("| %s | %.*s | %zu | %.1f | %.1f | %.1f | %.1f | %.0f | %.0f |\n", kind_names[example->kind],
+           (int)(strcspn(example->text, "\n") < 44 ? strcspn(example->text, "\n") : 44), example->text,
+           warm.count, quantile(&warm, 0.5), quantile(&warm, 0.9), quantile(&warm, 0.99),
+           quantile(&cold[0], 0.5), quantile(&cold[0], 1.0), maximum);
+}
+
 int main(void) {
-    static struct samples cold, warm;
     struct tokenizer *tokenizer = load_tokenizer(DEEPSEEK_V3_TOKENIZER);
     struct token_vocabulary *vocabulary = make_vocabulary(tokenizer);
     printf("Microseconds of processor time per step (mask and accepted token), %d tokens:\n\n",
            (int)vocabulary->token_count);
-    printf(
-        "| grammar | source | warm steps | warm median | warm p90 | warm p99 | cold median | cold maximum |\n"
-        "|---|---|---|---|---|---|---|---|\n");
+    printf("| grammar | source | warm steps | warm median | warm p90 | warm p99 | cold median | cold maximum "
+           "of one run "
+           "| cold maximum of each step's least of %d |\n|---|---|---|---|---|---|---|---|---|\n",
+           REPEATS);
     for (size_t i = 0; i < grammar_example_count; i++) {
-        measure(vocabulary, &grammar_examples[i], &cold, &warm);
+        measure(vocabulary, &grammar_examples[i]);
     }
     token_vocabulary_destroy(&vocabulary);
     tokenizer_destroy(&tokenizer);

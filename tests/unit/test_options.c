@@ -29,6 +29,14 @@ struct values {
 
 enum { MAIN = 1, OTHER = 2 };
 
+static const struct option_row word_rows[] = {
+    {"max-tokens", NULL, OPTION_INT, MAIN, "auto", 0, 1000, "auto", "N", "Stop then.",
+     offsetof(struct values, max_tokens), SIZE_MAX},
+};
+static const struct option_group word_group = {"Words", word_rows, 1};
+static const struct option_group *const word_groups[] = {&word_group};
+static const struct option_table word_table = {word_groups, 1};
+
 static const struct option_row rows[] = {
     {"quiet", "q", OPTION_FLAG, MAIN, NULL, 0, 0, NULL, NULL, "Say less.", offsetof(struct values, quiet),
      SIZE_MAX},
@@ -132,6 +140,29 @@ static void test_spellings(void **state) {
     assert_string_equal(outcome.words[0], "one");
     assert_string_equal(outcome.words[1], "two");
     assert_string_equal(outcome.words[2], "-");
+}
+
+/* A number may have a word that stands for it, which bounds do not apply to. */
+static void test_numbers_with_a_word(void **state) {
+    (void)state;
+    static const char *const texts[] = {"--max-tokens=7", "--max-tokens=auto", "--max-tokens=aut",
+                                        "--max-tokens=-1"};
+    static const int64_t expected[] = {7, OPTION_INT_WORD};
+    for (int i = 0; i < 4; i++) {
+        struct values values;
+        char text[32];
+        char *words[] = {text};
+        int word_count, wants_help;
+        snprintf(text, sizeof text, "%s", texts[i]);
+        enum status status =
+            options_parse(&word_table, &command, NULL, 1, words, &values, &word_count, &wants_help);
+        assert_int_equal(status, i < 2 ? STATUS_OK : STATUS_USAGE);
+        if (i < 2) {
+            assert_int_equal(values.max_tokens, expected[i]);
+        } else {
+            assert_non_null(strstr(error_last()->message, "a whole number between 0 and 1000, or auto, not"));
+        }
+    }
 }
 
 static void test_aliases_and_last_value_wins(void **state) {
@@ -284,6 +315,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_spellings),
+        cmocka_unit_test(test_numbers_with_a_word),
         cmocka_unit_test(test_aliases_and_last_value_wins),
         cmocka_unit_test(test_two_dashes_end_the_options),
         cmocka_unit_test(test_help_stops),

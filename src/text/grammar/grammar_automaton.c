@@ -255,7 +255,7 @@ size_t grammar_automaton_bytes(const struct grammar_automaton *automaton) {
            config_lists_bytes(&automaton->target_lists) + chunk_table_bytes(&automaton->next) +
            chunk_table_bytes(&automaton->popped_sets) + chunk_table_bytes(&automaton->closed_sets) +
            chunk_table_bytes(&automaton->uniform_steps) + chunk_table_bytes(&automaton->masks) +
-           automaton->mask_bytes;
+           automaton->state_bytes + automaton->token_sets.bytes;
 }
 
 void grammar_automaton_trim(struct grammar_automaton *automaton) {

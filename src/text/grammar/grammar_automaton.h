@@ -19,6 +19,7 @@
 
 #include "text/grammar/config_lists.h"
 #include "text/grammar/grammar.h"
+#include "text/grammar/token_sets.h"
 #include "text/grammar/token_vocabulary.h"
 
 enum {
@@ -27,20 +28,13 @@ enum {
     GRAMMAR_FRAME_END = 0 /* behind the root rule */
 };
 
-/* Token ids: as a mask if there are many, as a list if there are few. */
-struct token_set {
-    bool is_mask;
-    uint32_t count; /* words or ids */
-    uint32_t values[];
-};
-
 struct state_tokens;
 
 struct grammar_automaton {
     const struct grammar *grammar;             /* borrowed */
     const struct token_vocabulary *vocabulary; /* borrowed; NULL: no masks are asked for */
     size_t byte_limit;
-    size_t mask_bytes; /* of masks and what states accept */
+    size_t state_bytes; /* of what states accept, but for their sets */
     uint32_t epoch;
     uint8_t symbol_classes[GRAMMAR_SYMBOLS_MAX]; /* symbols that no edge tells apart have one class */
     uint16_t class_symbols[GRAMMAR_SYMBOLS_MAX]; /* a symbol of each class */
@@ -51,7 +45,8 @@ struct grammar_automaton {
     struct chunk_table popped_sets;     /* by frame: the set behind it, or UINT32_MAX */
     struct chunk_table closed_sets;     /* by target list: the set, or UINT32_MAX */
     struct chunk_table uniform_steps;   /* by set: struct uniform_step */
-    struct chunk_table masks;           /* by set: struct token_set *, owned, or NULL */
+    struct chunk_table masks;           /* by set: const struct token_set *, or NULL */
+    struct token_sets token_sets;       /* of masks and states */
     uint32_t *mask_words, *state_words; /* a mask of a set, and of a state, while it is worked out */
     struct state_tokens **state_tokens; /* by state of the grammar */
     struct automaton_scratch *scratch;

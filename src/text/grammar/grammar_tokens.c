@@ -14,16 +14,14 @@ enum { BEYOND_MAX = 20000 };
 
 /* What one state accepts. */
 struct state_tokens {
-    struct token_set *within; /* tokens that end inside the rule or at its end */
-    struct token_trie beyond; /* what is left of the others behind the rule's end */
-    bool is_walked_each_time; /* too many of those: neither is used */
-    size_t bytes;
+    const struct token_set *within; /* tokens that end inside the rule or at its end */
+    struct token_trie beyond;       /* what is left of the others behind the rule's end */
+    bool is_walked_each_time;       /* too many of those: neither is used */
 };
 
 /* NULL is allowed. */
 static void free_state_tokens(struct state_tokens *tokens) {
     if (tokens != NULL) {
-        free(tokens->within);
         token_trie_deinit(&tokens->beyond);
         free(tokens);
     }
@@ -34,45 +32,9 @@ void automaton_forget_tokens(struct grammar_automaton *automaton) {
         free_state_tokens(automaton->state_tokens[i]);
         automaton->state_tokens[i] = NULL;
     }
-    for (uint32_t set = 0; set < automaton->sets.list_count; set++) {
-        struct token_set **mask = chunk_table_entry(&automaton->masks, set);
-        if (mask != NULL) {
-            free(*mask);
-        }
-    }
     chunk_table_clear(&automaton->masks);
-    automaton->mask_bytes = 0;
-}
-
-/* The set of a mask. NULL if memory is out. */
-static struct token_set *token_set_of(const uint32_t *words, uint32_t word_count) {
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < word_count && count <= word_count / 2; i++) {
-        count += words[i] == 0 ? 0 : (uint32_t)__builtin_popcount(words[i]);
-    }
-    bool is_mask = count > word_count / 2;
-    uint32_t value_count = is_mask ? word_count : count;
-    struct token_set *set = malloc(sizeof *set + value_count * sizeof *set->values);
-    if (set == NULL) {
-        return NULL;
-    }
-    set->is_mask = is_mask;
-    set->count = value_count;
-    if (is_mask) {
-        memcpy(set->values, words, word_count * sizeof *words);
-        return set;
-    }
-    count = 0;
-    for (uint32_t i = 0; i < word_count; i++) {
-        for (uint32_t rest = words[i]; rest != 0; rest &= rest - 1) {
-            set->values[count++] = 32 * i + (uint32_t)__builtin_ctz(rest);
-        }
-    }
-    return set;
-}
-
-static size_t token_set_bytes(const struct token_set *set) {
-    return sizeof *set + set->count * sizeof *set->values;
+    token_sets_clear(&automaton->token_sets);
+    automaton->state_bytes = 0;
 }
 
 static bool has_token(const uint32_t *words, int32_t token) {
@@ -124,7 +86,8 @@ static bool fill_state_tokens(struct state_tokens *tokens, const struct token_wa
     if (tokens->is_walked_each_time) {
         return true;
     }
-    tokens->within = token_set_of(walk->words, walk->automaton->vocabulary->word_count);
+    tokens->within =
+        token_sets_find(&walk->automaton->token_sets, walk->words, walk->automaton->vocabulary->word_count);
     return tokens->within != NULL && (count == 0 || fill_beyond(tokens, walk, count));
 }
 
@@ -166,21 +129,9 @@ static const struct state_tokens *state_tokens_of(struct grammar_automaton *auto
         free_state_tokens(tokens);
         return NULL;
     }
-    tokens->bytes = sizeof *tokens + token_trie_bytes(&tokens->beyond) +
-                    (tokens->within != NULL ? token_set_bytes(tokens->within) : 0);
-    automaton->mask_bytes += tokens->bytes;
+    automaton->state_bytes += sizeof *tokens + token_trie_bytes(&tokens->beyond);
     automaton->state_tokens[state] = tokens;
     return tokens;
-}
-
-static void add_set(uint32_t *words, const struct token_set *set) {
-    for (uint32_t i = 0; i < set->count; i++) {
-        if (set->is_mask) {
-            words[i] |= set->values[i];
-        } else {
-            words[set->values[i] / 32] |= UINT32_C(1) << set->values[i] % 32;
-        }
-    }
 }
 
 /*
@@ -200,7 +151,7 @@ static void add_places(struct grammar_automaton *automaton, const struct config 
         token_walk_run(&walk, automaton_set_of_places(automaton, places, count));
         return;
     }
-    add_set(words, tokens->within);
+    token_set_add_to(tokens->within, words);
     if (tokens->beyond.node_count > 0) {
         walk.trie = &tokens->beyond;
         token_walk_run(&walk, automaton_set_behind(automaton, places, count));
@@ -231,14 +182,16 @@ static void add_controls(struct grammar_automaton *automaton, uint32_t set, uint
 }
 
 /* The mask, worked out; NULL if memory is out. */
-static struct token_set *make_mask(struct grammar_automaton *automaton, uint32_t set) {
+static const struct token_set *make_mask(struct grammar_automaton *automaton, uint32_t set) {
     uint32_t word_count = automaton->vocabulary->word_count;
     memset(automaton->mask_words, 0, word_count * sizeof *automaton->mask_words);
     add_set_places(automaton, set, automaton->mask_words);
     if (automaton->grammar->has_controls) {
         add_controls(automaton, set, automaton->mask_words);
     }
-    return automaton->is_out_of_memory ? NULL : token_set_of(automaton->mask_words, word_count);
+    return automaton->is_out_of_memory
+               ? NULL
+               : token_sets_find(&automaton->token_sets, automaton->mask_words, word_count);
 }
 
 bool grammar_automaton_prepare(struct grammar_automaton *automaton, uint32_t state) {
@@ -252,11 +205,10 @@ const struct token_set *grammar_automaton_tokens(struct grammar_automaton *autom
         automaton->is_out_of_memory = true;
         return NULL;
     }
-    struct token_set **mask = chunk_table_at(&automaton->masks, set);
+    const struct token_set **mask = chunk_table_at(&automaton->masks, set);
     if (*mask == NULL) {
         *mask = make_mask(automaton, set);
         automaton->is_out_of_memory |= *mask == NULL;
-        automaton->mask_bytes += *mask == NULL ? 0 : token_set_bytes(*mask);
     }
     return *mask;
 }
