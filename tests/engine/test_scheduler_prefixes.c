@@ -42,8 +42,8 @@ static void test_shared_beginnings_run_once(void **state) {
 }
 
 /*
- * A prompt that fits a step takes one, whatever is kept of it for others: they start behind its last page, and
- * if it ends with a page, who goes on from its answer behind that.
+ * A prompt that fits a step takes one, whatever is kept of it for others: they start behind its last page,
+ * and if it ends with a page, who goes on from its answer behind that.
  */
 static void test_snapshots_take_no_step(void **state) {
     (void)state;
