@@ -45,7 +45,7 @@ enum status chat_session_open(struct chat_session *session, const struct cli_opt
     CHECK(!options->max_tokens_given || options->max_tokens > 0, STATUS_USAGE,
           "--max-tokens 0 leaves nothing to answer with");
     TRY(chat_transcript_init(&session->transcript));
-    TRY(generation_config_load(options->model, &session->recommended));
+    TRY(generation_config_load(options->model, NULL, &session->recommended));
     TRY(cli_sampling_init(&session->sampling, options, &session->recommended));
     if (!options->seed_given) {
         session->sampling.sampling.seed = (uint64_t)time(NULL);

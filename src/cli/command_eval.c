@@ -32,7 +32,7 @@ static enum status open_server(struct evaluation *evaluation) {
 
 static enum status open_engine(struct evaluation *evaluation) {
     const struct cli_options *options = evaluation->options;
-    TRY(generation_config_load(options->model, &evaluation->recommended));
+    TRY(generation_config_load(options->model, NULL, &evaluation->recommended));
     TRY(tokenizer_load_of_model(options->model, NULL, &evaluation->tokenizer));
     TRY(cli_engine_options_read(options, 0, &evaluation->engine));
     struct eval_engine_options engine = {

@@ -14,6 +14,7 @@
 #include "cli/serve_options.h"
 #include "cli/service_manager.h"
 #include "cli/worker_arguments.h"
+#include "engine/trace_remains.h"
 #include "server/supervisor.h"
 #include "text/tokenizer.h"
 
@@ -42,11 +43,12 @@ static enum status find_program(struct serving *serving) {
     return STATUS_OK;
 }
 
-/* Workers only add to it, each when it ends. */
+/* Workers only add to it, each when it ends, or its successor if it is killed. */
 static enum status begin_trace(const char *path) {
     FILE *file = fopen(path, "w");
     CHECK(file != NULL, STATUS_IO, "the trace cannot be written to %s: %s", path, strerror(errno));
     fclose(file);
+    trace_remains_remove(path);
     return STATUS_OK;
 }
 
@@ -198,10 +200,13 @@ static enum status serve(struct serving *serving, const struct cli_options *opti
     return STATUS_OK;
 }
 
-static void close_all(struct serving *serving) {
+static void close_all(struct serving *serving, const char *trace_path) {
     front_close(&serving->front);
     if (serving->service != NULL) {
         serving->service->kind->close(&serving->service);
+        if (trace_path != NULL) {
+            trace_remains_add(trace_path); /* of workers that were not started again */
+        }
     }
     tokenizer_destroy(&serving->tokenizer);
     serve_options_deinit(&serving->options);
@@ -219,6 +224,6 @@ enum status command_serve(const struct cli_options *options, int word_count, cha
     struct serving serving = {0};
     arena_init(&serving.arena, 1 << 12);
     enum status status = serve(&serving, &with_model);
-    close_all(&serving);
+    close_all(&serving, with_model.trace);
     return status;
 }

@@ -130,7 +130,7 @@ enum status generate_request_init(struct generate_request *request, const struct
     *request = (struct generate_request){.options = options};
     request->is_chat = options->chat || options->messages != NULL;
     TRY(check_options(options));
-    TRY(generation_config_load(options->model, &request->recommended));
+    TRY(generation_config_load(options->model, NULL, &request->recommended));
     TRY(cli_sampling_init(&request->sampling, options, &request->recommended));
     TRY(answer_grammar_read(&request->grammar, options));
     TRY(load_tokenizer(request));

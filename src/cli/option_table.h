@@ -179,6 +179,8 @@ struct cli_options {
     const char *api_key_file;
     struct option_list allowed_origins;
     const char *default_chat_template_kwargs; /* JSON */
+    const char *generation_config;            /* "auto", "vllm" or a folder */
+    const char *override_generation_config;   /* JSON */
     int64_t max_logprobs;
     bool enable_prompt_tokens_details;
     bool enable_force_include_usage;

@@ -97,6 +97,22 @@ static const struct option_row server_rows[] = {
      .commands = CLI_SERVE,
      .help = "End every stream with usage, whether or not it was asked for.",
      FIELD(enable_force_include_usage)},
+    {.name = "generation-config",
+     .type = OPTION_TEXT,
+     .commands = CLI_SERVE,
+     .default_value = "auto",
+     .value_name = "DIR",
+     .help =
+         "Where the defaults of sampling come from: auto is the model's generation_config.json, vllm no file "
+         "(temperature 1, all tokens), anything else a folder with such a file.",
+     FIELD(generation_config)},
+    {.name = "override-generation-config",
+     .type = OPTION_TEXT,
+     .commands = CLI_SERVE,
+     .value_name = "JSON",
+     .help = "Defaults that hold instead: temperature, top_p, top_k, min_p, repetition_penalty, and "
+             "max_new_tokens, which no answer is longer than.",
+     FIELD(override_generation_config)},
     {.name = "enable-tokenizer-info-endpoint",
      .type = OPTION_FLAG,
      .commands = CLI_SERVE,

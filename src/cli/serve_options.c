@@ -95,6 +95,9 @@ static enum status read_api(const struct cli_options *options, struct serve_opti
         out->model_names[i] = options->served_model_name.items[i];
         out->front.api.model_name_count = (size_t)i + 1;
     }
+    out->front.api.generation = (struct generation_choice){.source = options->generation_config,
+                                                           .overrides = options->override_generation_config};
+    TRY(generation_choice_check(&out->front.api.generation));
     /* The API reads them too, but only once the model is loaded. */
     struct request_chat unused;
     enum status status = request_chat_read_defaults(&unused, options->default_chat_template_kwargs);

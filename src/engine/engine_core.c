@@ -2,6 +2,7 @@
 #include "engine/engine_core.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/cpu_topology.h"
@@ -14,6 +15,7 @@
 #include "engine/rank_timeline.h"
 #include "engine/scheduler.h"
 #include "engine/trace_file.h"
+#include "engine/trace_remains.h"
 #include "lib/json.h"
 #include "model/model_registry.h"
 #include "parallel/layout_check.h"
@@ -390,6 +392,21 @@ static void collect_facts(struct engine_core *core) {
     core->facts.stage_imbalance = 1.0;
 }
 
+static enum status create_trace_in_file(struct engine_core *core, const struct trace_place *place) {
+    struct trace_owner owner = {.process = (int32_t)getpid()};
+    struct string_buffer path = {0};
+    owner.team = core->ranks == NULL || core->ranks->epoch == 0 ? (uint64_t)owner.process
+                                                                : UINT64_C(1) << 32 | core->ranks->epoch;
+    trace_remains_name(core->options.trace_path, place->rank, &path);
+    enum status status = string_buffer_check(&path);
+    if (status == STATUS_OK) {
+        status =
+            tick_trace_create_in_file(place, &owner, TRACE_EVENTS, string_buffer_text(&path), &core->trace);
+    }
+    string_buffer_deinit(&path);
+    return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
+}
+
 enum status engine_core_create_trace(struct engine_core *core) {
     const char *path = core->options.trace_path;
     const struct executor_ranks *ranks = core->ranks;
@@ -403,7 +420,14 @@ enum status engine_core_create_trace(struct engine_core *core) {
     if (place.rank == 0) {
         TRY(trace_file_prepare(path, core->options.trace_continues));
     }
-    return tick_trace_create(&place, TRACE_EVENTS, &core->trace);
+    if (!core->options.trace_continues || !trace_remains_have_place(path)) {
+        return tick_trace_create(&place, TRACE_EVENTS, &core->trace);
+    }
+    /* Others go on with the file if this process does not: what it records is to be there for them. */
+    if (place.rank == 0) {
+        trace_remains_add(path);
+    }
+    return create_trace_in_file(core, &place);
 }
 
 /* Everything but the state. */

@@ -158,6 +158,7 @@ enum status job_order_engine(struct sluice_job *job, const struct sluice_engine_
         .snapshot_limit = options->snapshot_limit,
         .draft_limit = options->draft.limit,
         .has_trace = options->trace_path != NULL,
+        .trace_continues = options->trace_continues,
         .parallel = options->parallel,
         .context_tokens = options->context_tokens,
         .number = job->order_count++,
@@ -212,7 +213,10 @@ options_of(struct sluice_job *job, const struct sluice_engine_options *own, cons
     options.has_prefix_cache = order->has_prefix_cache != 0;
     options.snapshot_limit = order->snapshot_limit;
     options.draft = (struct sluice_draft_options){.limit = order->draft_limit};
-    options.trace_path = order->has_trace != 0 ? "" : NULL; /* the leader writes it */
+    /* The leader writes it; what is recorded here lies beside it until then, if this process knows where. */
+    const char *trace_path = own->trace_path == NULL ? "" : own->trace_path;
+    options.trace_path = order->has_trace != 0 ? trace_path : NULL;
+    options.trace_continues = order->trace_continues != 0;
     options.parallel = order->parallel;
     options.parallel.job = job;
     return options;

@@ -35,7 +35,7 @@ struct job_order {
     int32_t snapshot_limit;
     int32_t draft_limit;
     int32_t has_trace;
-    int32_t unused;
+    int32_t trace_continues;
     int64_t context_tokens;
     uint64_t number;                         /* of the engine, from 0 */
     struct sluice_parallel_options parallel; /* without the job, which is a pointer */

@@ -21,16 +21,23 @@ static void warn_unless_ok(enum status status) {
     }
 }
 
-void rank_timeline_write(const char *path, struct tick_trace *const *traces, int count) {
+void rank_timeline_write_lost(const char *path, int process, struct tick_trace *const *traces, int count) {
     struct trace_file *file;
-    enum status status = trace_file_open(path, &file);
+    enum status status = trace_file_open(path, process, &file);
     if (status == STATUS_OK) {
         for (int i = 0; i < count; i++) {
             add_own(file, traces[i]);
         }
         status = trace_file_close(&file);
     }
+    for (int i = 0; i < count && status == STATUS_OK; i++) {
+        tick_trace_set_written(traces[i]);
+    }
     warn_unless_ok(status);
+}
+
+void rank_timeline_write(const char *path, struct tick_trace *const *traces, int count) {
+    rank_timeline_write_lost(path, TRACE_FILE_OWN, traces, count);
 }
 
 static enum status take(struct executor *executor, int rank, void *memory, size_t bytes) {
@@ -68,7 +75,7 @@ static enum status add_others(struct executor *executor, struct trace_event *pie
 
 void rank_timeline_gather(const char *path, struct executor *const *leaders, int count) {
     struct trace_file *file;
-    enum status status = trace_file_open(path, &file);
+    enum status status = trace_file_open(path, TRACE_FILE_OWN, &file);
     if (status == STATUS_OK) {
         for (int i = 0; i < count; i++) {
             add_own(file, leaders[i]->options.trace);
@@ -76,6 +83,9 @@ void rank_timeline_gather(const char *path, struct executor *const *leaders, int
             warn_unless_ok(add_others(leaders[i], leaders[0]->trace_piece, file));
         }
         status = trace_file_close(&file);
+    }
+    for (int i = 0; i < count && status == STATUS_OK; i++) {
+        tick_trace_set_written(leaders[i]->options.trace);
     }
     warn_unless_ok(status);
 }
@@ -88,7 +98,7 @@ static enum status send(struct executor *executor, const void *memory, size_t by
 }
 
 enum status executor_send_trace(struct executor *executor) {
-    const struct tick_trace *trace = executor->options.trace;
+    struct tick_trace *trace = executor->options.trace;
     const struct executor_ranks *ranks = executor->options.ranks;
     struct trace_track none = {
         .place = {.replica = ranks->replica, .rank = ranks->number, .stage = ranks->stage}};
@@ -98,5 +108,6 @@ enum status executor_send_trace(struct executor *executor) {
         TRY(send(executor, tick_trace_piece(trace, i),
                  (size_t)trace_track_piece(&track, i) * sizeof(struct trace_event)));
     }
+    tick_trace_set_written(trace);
     return STATUS_OK;
 }

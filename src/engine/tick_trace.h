@@ -3,6 +3,10 @@
  *
  * A rank has a recorder of its own, which only its thread writes: a ring that keeps the last events. Without
  * a recorder (NULL) nothing is measured. Reading is for when the rank does nothing else any more.
+ *
+ * A ring may lie in a file, as memory that the kernel keeps for it: recording costs the same, and what a
+ * process had recorded is there when it was killed. The recorder holds a lock on its file as long as it
+ * lives.
  */
 #ifndef SLUICE_ENGINE_TICK_TRACE_H
 #define SLUICE_ENGINE_TICK_TRACE_H
@@ -40,10 +44,31 @@ struct trace_place {
     int stage; /* -1: leads from outside */
 };
 
-/* Keeps the last `capacity` events of a rank. */
+/* Whose recorder it is, for who finds its file. */
+struct trace_owner {
+    int32_t process;
+    uint64_t team; /* ranks with equal numbers belong together */
+};
+
+/* Keeps the last `capacity` events of a rank, in memory. */
 enum status tick_trace_create(const struct trace_place *place, int64_t capacity, struct tick_trace **out);
 
-/* Frees and nulls; NULL inside is allowed. */
+/* The same in a new file at `path`; in memory if there can be none, or none that can be locked. */
+enum status tick_trace_create_in_file(const struct trace_place *place, const struct trace_owner *owner,
+                                      int64_t capacity, const char *path, struct tick_trace **out);
+
+/*
+ * Takes over the ring of a file whose recorder is no more; *out is NULL if it lives, or if the file is no
+ * ring of this build, which is removed then unless it lives.
+ */
+enum status tick_trace_take_over(const char *path, struct tick_trace **out);
+
+struct trace_owner tick_trace_owner(const struct tick_trace *trace);
+
+/* What was recorded is where it belongs: the file is not needed any more. NULL is allowed. */
+void tick_trace_set_written(struct tick_trace *trace);
+
+/* Frees and nulls; NULL inside is allowed. A file stays if it has events that were not written. */
 void tick_trace_destroy(struct tick_trace **trace);
 
 /* Nothing of these happens if `trace` is NULL. */

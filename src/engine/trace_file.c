@@ -20,6 +20,7 @@ struct trace_file {
     const char *path;
     int process;       /* of this engine in the picture, and of its first replica */
     int process_count; /* of this engine */
+    char owner[64];    /* its process, in words */
 };
 
 static int open_descriptor(const char *path, int flags) {
@@ -67,18 +68,20 @@ static bool begin_process(struct trace_file *trace) {
     }
     fprintf(trace->file,
             "%s\n{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": %d, \"args\": {\"name\": \"engine %d "
-            "of process "
-            "%d\"}}",
-            trace->process == 0 ? "" : ",", trace->process, trace->process, (int)getpid());
+            "of %s\"}}",
+            trace->process == 0 ? "" : ",", trace->process, trace->process, trace->owner);
     trace->process_count = 1;
     return true;
 }
 
-enum status trace_file_open(const char *path, struct trace_file **out) {
+enum status trace_file_open(const char *path, int process, struct trace_file **out) {
     enum status status = STATUS_OK;
     struct trace_file *trace = calloc(1, sizeof *trace);
     CHECK_MEMORY(trace);
     trace->path = path;
+    snprintf(trace->owner, sizeof trace->owner, "process %d%s",
+             process == TRACE_FILE_OWN ? (int)getpid() : process,
+             process == TRACE_FILE_OWN ? "" : ", which was lost");
     int descriptor = open_descriptor(path, 0);
     CHECK_GOTO(descriptor >= 0, STATUS_IO, "the trace cannot be written to %s: %s", path, strerror(errno));
     /* What cannot be locked, such as a terminal, has one writer. */
@@ -109,8 +112,8 @@ void trace_file_add_track(struct trace_file *trace, const struct trace_track *tr
     for (; trace->process_count <= place->replica; trace->process_count++) {
         fprintf(trace->file,
                 ",\n{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": %d, "
-                "\"args\": {\"name\": \"replica %d of engine %d of process %d\"}}",
-                trace->process + trace->process_count, trace->process_count, trace->process, (int)getpid());
+                "\"args\": {\"name\": \"replica %d of engine %d of %s\"}}",
+                trace->process + trace->process_count, trace->process_count, trace->process, trace->owner);
     }
     fprintf(trace->file,
             ",\n{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": %d, \"tid\": %d, \"args\": {\"name\": ",

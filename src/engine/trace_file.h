@@ -3,6 +3,7 @@
  *
  * Engines of one process, and processes that were given the same path, write into one file: each adds what
  * its ranks did when it is closed, as a process of its own in the picture, while it holds a lock on the file.
+ * What a process had recorded that was killed is added by others (engine/trace_remains.h).
  * A file that is something else, or whose writer was cut off, is begun anew.
  */
 #ifndef SLUICE_ENGINE_TRACE_FILE_H
@@ -17,8 +18,14 @@ struct trace_file;
 /* Empties the file, or leaves what others wrote where it is; either way IO if it cannot be written to. */
 enum status trace_file_prepare(const char *path, bool keeps_others);
 
-/* Waits for who writes already. Owned: trace_file_close. `path` is borrowed. */
-enum status trace_file_open(const char *path, struct trace_file **out);
+/* Events are of this process itself. */
+enum { TRACE_FILE_OWN = 0 };
+
+/*
+ * Waits for who writes already. `process`: TRACE_FILE_OWN, or a process that is no more, of whose events the
+ * file says so. Owned: trace_file_close. `path` is borrowed.
+ */
+enum status trace_file_open(const char *path, int process, struct trace_file **out);
 
 /* A rank's track, and then its events in order, in as many pieces as the caller likes. */
 void trace_file_add_track(struct trace_file *file, const struct trace_track *track);

@@ -108,7 +108,10 @@ static enum status fit_prompt(struct answer *answer, struct answer_prompt *promp
                 kept * sizeof *prompt->ids.ids);
         prompt->ids.count = kept;
     }
-    CHECK(prompt->ids.count > 0, STATUS_BAD_ARGUMENT, "the prompt is empty");
+    if (prompt->ids.count == 0) {
+        return request_reader_fail(&answer->reader, "prompt", STATUS_BAD_ARGUMENT,
+                                   "is empty: it needs one token at least");
+    }
     CHECK(
         prompt->ids.count < context, STATUS_CONTEXT_FULL,
         "This model's maximum context length is %zu tokens. However, the prompt has %zu tokens, and at least "
@@ -121,6 +124,10 @@ static enum status check_prompts(struct answer *answer) {
     struct answer_settings *settings = &answer->settings;
     struct service *service = answer->api->options.service;
     size_t context = (size_t)service->kind->facts(service).context_tokens;
+    int64_t most = answer->api->recommended.token_limit;
+    if (most >= 0 && (settings->token_limit < 0 || settings->token_limit > most)) {
+        settings->token_limit = most;
+    }
     for (size_t i = 0; i < answer->prompt_count; i++) {
         TRY(fit_prompt(answer, &answer->prompts[i], context));
     }

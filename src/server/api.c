@@ -88,7 +88,8 @@ enum status api_open(const struct api_options *options, struct api **out) {
     api->options = *options;
     pthread_mutex_init(&api->mutex, NULL);
     pthread_cond_init(&api->emptied, NULL);
-    enum status status = generation_config_load(options->model_directory, &api->recommended);
+    enum status status =
+        generation_config_load(options->model_directory, &options->generation, &api->recommended);
     if (status == STATUS_OK) {
         status = request_chat_read_defaults(&api->chat_defaults, options->default_chat_template_kwargs);
     }

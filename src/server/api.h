@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "server/generation_config.h"
 #include "server/reply.h"
 #include "server/service.h"
 
@@ -27,8 +28,9 @@ struct api_options {
     const char *const *model_names; /* as clients call it; the first one is what replies say */
     size_t model_name_count;
     const char *default_chat_template_kwargs; /* JSON object; NULL: none */
-    int log_probability_limit;                /* --max-logprobs */
-    size_t stored_response_bytes;             /* of /v1/responses, least recently used go first */
+    struct generation_choice generation;
+    int log_probability_limit;    /* --max-logprobs */
+    size_t stored_response_bytes; /* of /v1/responses, least recently used go first */
     double stored_response_seconds;
     double keep_alive_seconds;  /* between comments of a stream that has nothing to say */
     bool prints_tokens_details; /* --enable-prompt-tokens-details */

@@ -29,10 +29,16 @@ static enum status read_log_probabilities(struct answer_settings *settings, stru
     return STATUS_OK;
 }
 
-static enum status refuse_completion_fields(struct request_reader *reader) {
-    int64_t best_of = 1;
+static enum status refuse_completion_fields(const struct answer_settings *settings,
+                                            struct request_reader *reader) {
+    int64_t best_of = settings->choice_count;
     TRY(request_reader_integer(reader, "best_of", 0, CHOICES_MAX, &best_of));
-    if (best_of > 1) {
+    if (best_of > 0 && best_of < settings->choice_count) {
+        return request_reader_fail(reader, "best_of", STATUS_BAD_ARGUMENT,
+                                   "is %lld, but %lld answers are to be chosen from as many (n)",
+                                   (long long)best_of, (long long)settings->choice_count);
+    }
+    if (best_of > settings->choice_count) {
         return request_reader_fail(reader, "best_of", STATUS_UNSUPPORTED,
                                    "is not supported; ask for n answers and choose among them");
     }
@@ -103,7 +109,7 @@ static enum status read_request(struct answer *answer) {
     struct answer_settings *settings = &answer->settings;
     struct request_reader *reader = &answer->reader;
     TRY(answer_settings_read(settings, reader, &answer->api->recommended, &answer->arena));
-    TRY(refuse_completion_fields(reader));
+    TRY(refuse_completion_fields(settings, reader));
     TRY(read_length(settings, reader));
     TRY(read_log_probabilities(settings, reader, answer->api->options.log_probability_limit));
     TRY(request_grammar_read(settings, reader, &answer->arena));

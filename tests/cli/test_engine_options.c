@@ -88,6 +88,10 @@ static void test_front_words(void **state) {
     assert_true(front_of("--enable-force-include-usage", NULL).api.forces_usage);
     assert_false(defaults.api.prints_tokens_details);
     assert_true(front_of("--enable-prompt-tokens-details", NULL).api.prints_tokens_details);
+    assert_string_equal(defaults.api.generation.source, "auto");
+    assert_null(defaults.api.generation.overrides);
+    assert_string_equal(front_of("--generation-config", "vllm").api.generation.source, "vllm");
+    assert_string_equal(front_of("--override-generation-config", "{}").api.generation.overrides, "{}");
 }
 
 /* vLLM's configuration of drafts: what it says here, what it does not, and what nobody knows. */

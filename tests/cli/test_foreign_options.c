@@ -65,9 +65,8 @@ static void test_refused(void **state) {
     assert_refused("--headless", "model", "--hosts");
     assert_refused("-dpr", "1", "--data-parallel-size");
     assert_refused("-dcp=2", "model", "CFG-14");
-    static const char *const harmless[] = {
-        "--nnodes",        "1",         "--node-rank=0", "-dcp", "1", "--generation-config", "vllm",
-        "--response-role", "assistant", "model"};
+    static const char *const harmless[] = {"--nnodes",        "1", "--node-rank=0",   "-dcp",      "1",
+                                           "--response-role", "x", "--response-role", "assistant", "model"};
     static const char *const kept[] = {"model"};
     ASSERT_KEPT(harmless, kept);
 }

@@ -72,14 +72,16 @@ static void test_refusals(void **state) {
     } cases[] = {
         {"\"prompt\":7", "prompt"},
         {"\"prompt\":null", "prompt"},
-        {"\"prompt\":[]", ""},
-        {"\"prompt\":\"\"", ""},
-        {"\"prompt\":[[]]", ""},
+        {"\"prompt\":[]", "prompt"},
+        {"\"prompt\":\"\"", "prompt"},
+        {"\"prompt\":[[]]", "prompt"},
         {"\"prompt\":[-1]", "prompt"},
         {"\"prompt\":[4096]", "prompt"},
         {"\"prompt\":[1,\"a\"]", "prompt"},
         {"\"prompt\":[\"a\",7]", "prompt"},
         {"\"prompt\":\"a\",\"best_of\":2", "best_of"},
+        {"\"prompt\":\"a\",\"best_of\":1,\"n\":2", "best_of"},
+        {"\"prompt\":\"a\",\"best_of\":3,\"n\":2", "best_of"},
         {"\"prompt\":\"a\",\"suffix\":\"b\"", "suffix"},
         {"\"prompt\":\"a\",\"max_tokens\":0", "max_tokens"},
         {"\"prompt\":\"a\",\"logprobs\":21", "logprobs"},
@@ -91,9 +93,7 @@ static void test_refusals(void **state) {
         api_fixture_reset(fixture);
         snprintf(body, sizeof body, "{%s}", cases[i].fields);
         assert_int_equal(api_fixture_post(fixture, COMPLETIONS, body), 400);
-        if (*cases[i].parameter != '\0') {
-            assert_json_text(fixture->body, "error.param", cases[i].parameter);
-        }
+        assert_json_text(fixture->body, "error.param", cases[i].parameter);
     }
 }
 

@@ -476,6 +476,8 @@ def test_refused_command_lines(folder):
             ([MODEL, "--chat-template", "x.jinja"], 2, "the model's own format"),
             ([MODEL, "--nnodes", "2"], 2, "--hosts"),
             ([MODEL, "--max-model-len", "all"], 2, "or auto, not"),
+            ([MODEL, "--generation-config", "/nonexistent"], 2, "auto, vllm or a folder"),
+            ([MODEL, "--override-generation-config", '{"top": 1}'], 2, "none of temperature"),
             ([MODEL, "--max-model-len", "auto", "-dp", "2"], 2, "--memory-limit"),
             ([MODEL, "--max-model-len", "auto", "--memory-limit", "1"], 1, "one request of 128 tokens needs"),
             ([MODEL, "--served-model-nam", "x"], 2, "did you mean --served-model-name"),
