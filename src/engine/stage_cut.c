@@ -9,6 +9,7 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/string_buffer.h"
+#include "engine/device_profile.h"
 #include "engine/engine_core.h"
 #include "engine/stage_bytes.h"
 #include "parallel/partition.h"
@@ -23,11 +24,13 @@ struct cutting {
     struct model *model;
     const struct sluice_engine_options *options;
     const struct stage_memory *memory;
+    const struct device_profile *profile; /* NULL: none was given */
     struct stage_bytes bytes;
     struct stage_point points[POINTS_MAX]; /* of the objective; two if there are two kinds of steps */
     int point_count;
     struct stage_costs costs[POINTS_MAX];
-    bool is_measured; /* costs are seconds */
+    const char *source; /* of the costs */
+    bool has_seconds;   /* they are seconds */
     struct partition_load loads[POINTS_MAX];
     struct partition_input input;
 };
@@ -57,20 +60,28 @@ static void add_points(struct cutting *cutting) {
     }
 }
 
-static double count(const struct stage_point *point, struct step_work work) {
+/* Seconds by the profile, if there is one: reading and computing overlap. */
+static double count(const struct cutting *cutting, const struct stage_point *point, struct step_work work) {
+    const struct device_profile *profile = cutting->profile;
+    if (profile != NULL) {
+        return fmax(device_profile_read_seconds(profile, work.bytes),
+                    device_profile_compute_seconds(profile, work.operations));
+    }
     return point->is_prompt ? work.operations : work.bytes;
 }
 
 static void count_costs(struct cutting *cutting) {
+    cutting->has_seconds = cutting->profile != NULL;
+    cutting->source = cutting->has_seconds ? "by the profile" : "counted";
     for (int i = 0; i < cutting->point_count; i++) {
         const struct stage_point *point = &cutting->points[i];
         struct stage_costs *costs = &cutting->costs[i];
         for (int l = 0; l < cutting->model->layer_count; l++) {
             costs->layers[l] =
-                count(point, stage_point_layer_work(point, cutting->model, &cutting->bytes, l));
+                count(cutting, point, stage_point_layer_work(point, cutting->model, &cutting->bytes, l));
         }
-        costs->first = count(point, stage_point_first_work(point, &cutting->bytes));
-        costs->last = count(point, stage_point_last_work(point, cutting->model, &cutting->bytes));
+        costs->first = count(cutting, point, stage_point_first_work(point, &cutting->bytes));
+        costs->last = count(cutting, point, stage_point_last_work(point, cutting->model, &cutting->bytes));
     }
 }
 
@@ -108,18 +119,18 @@ static const char *const objective_words[] = {[SLUICE_STAGES_FOR_DECODE] = "deco
 static void report(const struct cutting *cutting, int stages, const int *first_layers, const char *reason,
                    double imbalance) {
     struct string_buffer text = {0};
-    const char *unit = cutting->is_measured ? "ms" : cutting->points[0].is_prompt ? "G operations" : "MB";
-    double scale = cutting->is_measured ? 1e-3 : cutting->points[0].is_prompt ? 1e9 : 1e6;
+    const char *unit = cutting->has_seconds ? "ms" : cutting->points[0].is_prompt ? "G operations" : "MB";
+    double scale = cutting->has_seconds ? 1e-3 : cutting->points[0].is_prompt ? 1e9 : 1e6;
     for (int s = 0; s < stages; s++) {
         string_buffer_append_format(&text, "%s%d (%.*f %s)", s == 0 ? "" : ", ",
-                                    first_layers[s + 1] - first_layers[s], cutting->is_measured ? 2 : 0,
+                                    first_layers[s + 1] - first_layers[s], cutting->has_seconds ? 2 : 0,
                                     partition_stage_cost(&cutting->input, stages, first_layers, s) / scale,
                                     unit);
     }
     log_write(LOG_INFO, "engine",
               "layers of the stages: %s a step%s, %s; %s; the slowest has %.2f times the mean",
-              string_buffer_text(&text), cutting->point_count > 1 ? " with a draft" : "",
-              cutting->is_measured ? "measured" : "counted", reason, imbalance);
+              string_buffer_text(&text), cutting->point_count > 1 ? " with a draft" : "", cutting->source,
+              reason, imbalance);
     string_buffer_deinit(&text);
 }
 
@@ -191,7 +202,8 @@ static enum status improve_cut(struct cutting *cutting, const struct stage_meter
     }
     struct found_cut measured = {.first_layers = malloc(((size_t)stages + 1) * sizeof(int))};
     CHECK_MEMORY(measured.first_layers);
-    cutting->is_measured = true;
+    cutting->has_seconds = true;
+    cutting->source = "measured";
     fill_input(cutting);
     bool is_worth_it = false;
     status = find_cut(&cutting->input, stages, &measured);
@@ -214,7 +226,7 @@ static enum status choose_best(struct cutting *cutting, const struct stage_meter
     if (cut.lacks_memory) {
         log_write(LOG_WARNING, "engine", "%s", error_last()->message);
     }
-    if (meter != NULL && stages > 1) {
+    if (meter != NULL && stages > 1 && cutting->profile == NULL) {
         TRY(improve_cut(cutting, meter, stages, &cut));
     }
     snprintf(reason, reason_bytes, "cut for %s%s%s", objective_words[cutting->options->parallel.objective],
@@ -242,11 +254,27 @@ static enum status choose(struct cutting *cutting, const struct stage_meter *met
     return STATUS_OK;
 }
 
+/* What costs come from must be there. */
+static enum status read_profile(const char *path, struct device_profile *out) {
+    TRY(device_profile_read(path, out));
+    CHECK(
+        out->read_bytes_per_second > 0.0 && out->operations_per_second > 0.0, STATUS_BAD_CONFIG,
+        "%s lacks \"%s\", by which stages are cut: add it (`sluice bench --roofline` measures it), or leave "
+        "--profile out and have the engine measure",
+        path, out->read_bytes_per_second > 0.0 ? "operations_per_second" : "read_bytes_per_second");
+    return STATUS_OK;
+}
+
 enum status stage_cut_choose(struct model *model, const struct sluice_engine_options *options,
                              const struct stage_memory *memory, const struct stage_meter *meter,
                              int *first_layers, double *imbalance) {
     struct cutting cutting = {.model = model, .options = options, .memory = memory};
+    struct device_profile profile = device_profile_default();
     enum status status = STATUS_OK;
+    if (options->device_profile != NULL && options->parallel.pipeline > 1) {
+        TRY(read_profile(options->device_profile, &profile));
+        cutting.profile = &profile;
+    }
     for (int i = 0; i < POINTS_MAX; i++) {
         cutting.costs[i].layers = calloc((size_t)model->layer_count, sizeof(double));
         CHECK_MEMORY_GOTO(cutting.costs[i].layers);

@@ -42,15 +42,15 @@ static struct json *append_object(struct builder *builder, struct json *array) {
 
 static void build_machine(struct builder *builder, const struct plan_machine *machine, struct json *root) {
     struct json *object = set_child(builder, root, "machine", json_new_object());
-    set_text(builder, object, "device", machine->device);
+    set_text(builder, object, "device", machine->device.name);
     set_count(builder, object, "hosts", machine->host_count);
     set_count(builder, object, "devices_per_host", machine->devices_per_host);
-    set_real(builder, object, "memory_bytes", machine->memory_bytes);
+    set_real(builder, object, "memory_bytes", machine->device.memory_bytes);
     set_real(builder, object, "memory_share", machine->memory_share);
-    set_real(builder, object, "read_bytes_per_second", machine->read_bytes_per_second);
-    set_real(builder, object, "operations_per_second", machine->operations_per_second);
-    set_real(builder, object, "link_bytes_per_second", machine->link_bytes_per_second);
-    set_real(builder, object, "network_bytes_per_second", machine->network_bytes_per_second);
+    set_real(builder, object, "read_bytes_per_second", machine->device.read_bytes_per_second);
+    set_real(builder, object, "operations_per_second", machine->device.operations_per_second);
+    set_real(builder, object, "link_bytes_per_second", machine->device.link_bytes_per_second);
+    set_real(builder, object, "network_bytes_per_second", machine->device.network_bytes_per_second);
 }
 
 static void build_request(struct builder *builder, const struct plan_request *request, struct json *root) {

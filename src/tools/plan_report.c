@@ -50,11 +50,11 @@ void plan_report_setting(const struct plan_model *model, const struct plan_machi
     model->model->family->describe(model->model, out);
     ADD("; %.1f GB of weights\n", gigabytes(weights));
     ADD("machine   %d host%s with %d x %s: %.0f GB each, %.1f usable; reads %.2f TB/s, computes %.0f T/s\n",
-        machine->host_count, machine->host_count == 1 ? "" : "s", machine->devices_per_host, machine->device,
-        machine->memory_bytes / 1e9, gigabytes(plan_usable_bytes(machine)),
-        machine->read_bytes_per_second / 1e12, machine->operations_per_second / 1e12);
+        machine->host_count, machine->host_count == 1 ? "" : "s", machine->devices_per_host,
+        machine->device.name, machine->device.memory_bytes / 1e9, gigabytes(plan_usable_bytes(machine)),
+        machine->device.read_bytes_per_second / 1e12, machine->device.operations_per_second / 1e12);
     ADD("links     %.1f GB/s in a host, %.2f GB/s between hosts, for each device and direction\n",
-        machine->link_bytes_per_second / 1e9, machine->network_bytes_per_second / 1e9);
+        machine->device.link_bytes_per_second / 1e9, machine->device.network_bytes_per_second / 1e9);
     ADD("request   %d sequences of up to %lld tokens, steps of %d tokens, %d drafts, %s numerics\n",
         request->sequence_limit, (long long)request->context_tokens, request->step_tokens,
         request->draft_limit, numerics_name(request->numerics));

@@ -65,15 +65,16 @@ static double link_seconds(const struct plan *plan, enum mesh_group group, doubl
     const struct plan_machine *machine = &plan->machine;
     int size = mesh_group_size(&plan->request.mesh, group);
     bool is_local = plan->is_group_local[group];
-    double rate = is_local ? machine->link_bytes_per_second : machine->network_bytes_per_second;
-    double latency = is_local ? machine->link_latency_seconds : machine->network_latency_seconds;
+    double rate = is_local ? machine->device.link_bytes_per_second : machine->device.network_bytes_per_second;
+    double latency =
+        is_local ? machine->device.link_latency_seconds : machine->device.network_latency_seconds;
     return size == 1 ? 0.0 : bytes / rate + exchanges * ceil(log2(size)) * latency;
 }
 
 static void add_limits(const struct plan *plan, double bytes, double operations, double link,
                        struct plan_seconds *out) {
-    double read = bytes / (plan->machine.read_bytes_per_second * plan->machine.read_share);
-    double compute = operations / (plan->machine.operations_per_second * plan->machine.compute_share);
+    double read = device_profile_read_seconds(&plan->machine.device, bytes);
+    double compute = device_profile_compute_seconds(&plan->machine.device, operations);
     out->read += read;
     out->compute += compute;
     out->link += link;
@@ -190,8 +191,9 @@ double plan_hop_seconds(const struct plan *plan, const struct plan_tick *tick) {
     struct plan_traffic traffic = plan_traffic_make(&input);
     const struct plan_machine *machine = &plan->machine;
     bool is_local = plan->is_group_local[MESH_GROUP_PIPELINE];
-    double rate = is_local ? machine->link_bytes_per_second : machine->network_bytes_per_second;
-    double latency = is_local ? machine->link_latency_seconds : machine->network_latency_seconds;
+    double rate = is_local ? machine->device.link_bytes_per_second : machine->device.network_bytes_per_second;
+    double latency =
+        is_local ? machine->device.link_latency_seconds : machine->device.network_latency_seconds;
     return plan->request.mesh.pipeline == 1 ? 0.0 : traffic.boundary_bytes / rate + latency;
 }
 

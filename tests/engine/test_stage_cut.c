@@ -356,6 +356,60 @@ static void measured_cuts_fit_into_memory(void **state) {
     arena_deinit(&fixture.arena);
 }
 
+/* A profile of a device, with the text of a JSON object; the caller unlinks it. */
+static void write_profile(struct fixture *fixture, const char *path, const char *text) {
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    fixture->options.device_profile = path;
+}
+
+/*
+ * P-4: a profile goes before measurements. On a device that is slow at reading it is the cut by bytes of P-7;
+ * on one that is slow at computing, a row of a layer (dense and six experts) against one of the head.
+ */
+static void a_profile_goes_before_measurements(void **state) {
+    (void)state;
+    static const char path[] = "stage_cut_profile.json";
+    struct fixture fixture;
+    struct fake_meter meter = {.last = 1.0};
+    struct weight_work all = {0};
+    open_flash(&fixture, 0, 1, 4);
+    write_profile(&fixture, path, "{\"read_bytes_per_second\": 1e9, \"operations_per_second\": 1e18}");
+    assert_int_equal(cut_with(&fixture, "", &meter), STATUS_OK);
+    assert_int_equal(meter.calls, 0);
+    expect_layers(&fixture, 4, (const int[]){12, 12, 12, 7});
+    write_profile(&fixture, path, "{\"read_bytes_per_second\": 1e18, \"operations_per_second\": 1e9}");
+    assert_int_equal(cut_with(&fixture, "43,0,0,0", &meter), STATUS_USAGE);
+    fixture.options.parallel.pipeline = 2;
+    assert_int_equal(cut_with(&fixture, "43,0", &meter), STATUS_OK);
+    struct tensor_spec_list list = {.arena = &fixture.arena};
+    assert_int_equal(fixture.model->family->list_tensors(fixture.model, NULL, &list), STATUS_OK);
+    weight_work_sum(fixture.model, &list, &all);
+    double layers = all.dense_operations + (double)fixture.model->expert_picks * all.expert_operations;
+    assert_true(fabs(fixture.imbalance - 2.0 * layers / (layers + all.head_operations)) < 1e-6);
+    assert_int_equal(remove(path), 0);
+    arena_deinit(&fixture.arena);
+}
+
+static void incomplete_profiles_are_refused(void **state) {
+    (void)state;
+    static const char path[] = "stage_cut_profile_incomplete.json";
+    struct fixture fixture;
+    open_flash(&fixture, 0, 1, 4);
+    write_profile(&fixture, path, "{\"read_bytes_per_second\": 1e9}");
+    assert_int_equal(cut(&fixture, ""), STATUS_BAD_CONFIG);
+    assert_non_null(strstr(error_last()->message, "incomplete.json lacks \"operations_per_second\""));
+    write_profile(&fixture, path, "{\"read_bytes\": 1e9}");
+    assert_int_equal(cut(&fixture, ""), STATUS_BAD_CONFIG);
+    assert_non_null(strstr(error_last()->message, "\"read_bytes\" is no number of a device profile"));
+    fixture.options.parallel.pipeline = 1; /* nothing is cut */
+    assert_int_equal(cut(&fixture, ""), STATUS_OK);
+    assert_int_equal(remove(path), 0);
+    arena_deinit(&fixture.arena);
+}
+
 static void wrong_partitions_are_refused(void **state) {
     (void)state;
     struct fixture fixture;
@@ -394,6 +448,8 @@ int main(void) {
         cmocka_unit_test(the_design_point_is_measured),
         cmocka_unit_test(nothing_is_measured_in_vain),
         cmocka_unit_test(measured_cuts_fit_into_memory),
+        cmocka_unit_test(a_profile_goes_before_measurements),
+        cmocka_unit_test(incomplete_profiles_are_refused),
         cmocka_unit_test(wrong_partitions_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -195,13 +195,13 @@ static void every_kind_of_layers_says_what_it_gathers(void **state) {
 
 /* A machine whose only limit is reading, one byte per second. */
 static void read_only(struct plan_machine *machine) {
-    machine->read_bytes_per_second = 1.0;
-    machine->read_share = 1.0;
-    machine->operations_per_second = 1e30;
-    machine->link_bytes_per_second = 1e30;
-    machine->network_bytes_per_second = 1e30;
-    machine->link_latency_seconds = 0.0;
-    machine->network_latency_seconds = 0.0;
+    machine->device.read_bytes_per_second = 1.0;
+    machine->device.read_share = 1.0;
+    machine->device.operations_per_second = 1e30;
+    machine->device.link_bytes_per_second = 1e30;
+    machine->device.network_bytes_per_second = 1e30;
+    machine->device.link_latency_seconds = 0.0;
+    machine->device.network_latency_seconds = 0.0;
 }
 
 /*
@@ -235,7 +235,7 @@ static void layers_and_head_take_what_they_read(void **state) {
     struct plan_fixture fixture;
     plan_fixture_open(&fixture, "flash", 0, "8xh200", NULL);
     read_only(&fixture.machine);
-    fixture.machine.memory_bytes = 1e12;
+    fixture.machine.device.memory_bytes = 1e12;
     fixture.request.context_tokens = 256;
     fixture.request.layer_partition = "42,1";
     plan_fixture_make(&fixture, 1, 2, 1);
@@ -250,7 +250,7 @@ static void layers_and_head_take_what_they_read(void **state) {
     /* One draft: a layer of the draft layer's, its projections, and the head again: 1.3 GB. */
     plan_fixture_open(&fixture, "flash", 1, "8xh200", NULL);
     read_only(&fixture.machine);
-    fixture.machine.memory_bytes = 1e12;
+    fixture.machine.device.memory_bytes = 1e12;
     fixture.request.context_tokens = 256;
     fixture.request.layer_partition = "43,0";
     plan_fixture_make(&fixture, 1, 2, 1);
@@ -320,7 +320,7 @@ static void links_take_their_time(void **state) {
     plan_fixture_make(&fixture, 1, 1, 8);
     assert_true(fixture.plan.is_group_local[MESH_GROUP_TENSOR]);
     double fast = fixture.plan.stages[0].decode.link;
-    fixture.machine.link_bytes_per_second /= 1000.0;
+    fixture.machine.device.link_bytes_per_second /= 1000.0;
     plan_fixture_make(&fixture, 1, 1, 8);
     const struct plan_traffic *traffic = &fixture.plan.decode_traffic;
     double bytes = 43 * (traffic->attention_bytes + traffic->shared_bytes + traffic->route_bytes +
