@@ -1,6 +1,7 @@
 /* Costs come from the model's lists of tensors and states, so that no layer's kind is known here. */
 #include "engine/stage_cut.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,15 +124,15 @@ static void report(const struct cutting *cutting, int stages, const int *first_l
 }
 
 /* The best cut that fits. */
-static enum status find_cut(const struct cutting *cutting, int stages, struct found_cut *out) {
-    struct partition_input unlimited = cutting->input;
+static enum status find_cut(const struct partition_input *input, int stages, struct found_cut *out) {
+    struct partition_input unlimited = *input;
     size_t bytes = ((size_t)stages + 1) * sizeof *out->first_layers;
     int *without = malloc(bytes);
     CHECK_MEMORY(without);
     unlimited.layer_bytes = NULL;
     enum status status = partition_choose(&unlimited, stages, without);
     enum status limited =
-        status == STATUS_OK ? partition_choose(&cutting->input, stages, out->first_layers) : STATUS_OK;
+        status == STATUS_OK ? partition_choose(input, stages, out->first_layers) : STATUS_OK;
     out->is_limited = limited == STATUS_OK && memcmp(out->first_layers, without, bytes) != 0;
     out->lacks_memory = limited == STATUS_OUT_OF_MEMORY;
     if (out->lacks_memory) {
@@ -141,26 +142,41 @@ static enum status find_cut(const struct cutting *cutting, int stages, struct fo
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }
 
-/* What the slowest stage takes of a kind of step. */
-static double slowest(const struct cutting *cutting, int index, int stages, const int *first_layers) {
-    const struct partition_load *load = &cutting->loads[index];
-    const struct partition_input input = {
-        .layer_costs = load->layer_costs, .first_cost = load->first_cost, .last_cost = load->last_cost};
+/* What the slowest stage takes. */
+static double slowest(const struct partition_input *input, int stages, const int *first_layers) {
     double most = 0.0;
     for (int s = 0; s < stages; s++) {
-        double cost = partition_stage_cost(&input, stages, first_layers, s);
+        double cost = partition_stage_cost(input, stages, first_layers, s);
         most = cost > most ? cost : most;
     }
     return most;
 }
 
-/* Whether a cut is better than another by more than measurements waver. */
-static bool is_worth_it(const struct cutting *cutting, int stages, const int *new_cut, const int *old_cut) {
-    bool is = false;
-    for (int i = 0; i < cutting->point_count; i++) {
-        is |= slowest(cutting, i, stages, old_cut) > GAIN_LEAST * slowest(cutting, i, stages, new_cut);
+/*
+ * Whether a cut is better than another by more than measurements waver. Of two kinds of steps the one counts
+ * in which a cut loses more against the best for that kind alone, as in the search.
+ */
+static enum status compare(const struct cutting *cutting, int stages, const int *new_cut, const int *old_cut,
+                           bool *is_worth_it) {
+    double new_loss = 0.0;
+    double old_loss = 0.0;
+    struct found_cut best = {.first_layers = malloc(((size_t)stages + 1) * sizeof(int))};
+    CHECK_MEMORY(best.first_layers);
+    enum status status = STATUS_OK;
+    for (int i = 0; i < cutting->point_count && status == STATUS_OK; i++) {
+        struct partition_input alone = cutting->input;
+        alone.layer_costs = cutting->loads[i].layer_costs;
+        alone.first_cost = cutting->loads[i].first_cost;
+        alone.last_cost = cutting->loads[i].last_cost;
+        alone.other = NULL;
+        status = find_cut(&alone, stages, &best);
+        double least = slowest(&alone, stages, best.first_layers);
+        new_loss = fmax(new_loss, slowest(&alone, stages, new_cut) / least);
+        old_loss = fmax(old_loss, slowest(&alone, stages, old_cut) / least);
     }
-    return is;
+    free(best.first_layers);
+    *is_worth_it = old_loss > GAIN_LEAST * new_loss;
+    return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }
 
 /* From here on costs are seconds, and the cut is the better one of both, if measuring works. */
@@ -177,8 +193,12 @@ static enum status improve_cut(struct cutting *cutting, const struct stage_meter
     CHECK_MEMORY(measured.first_layers);
     cutting->is_measured = true;
     fill_input(cutting);
-    status = find_cut(cutting, stages, &measured);
-    if (status == STATUS_OK && is_worth_it(cutting, stages, measured.first_layers, cut->first_layers)) {
+    bool is_worth_it = false;
+    status = find_cut(&cutting->input, stages, &measured);
+    if (status == STATUS_OK) {
+        status = compare(cutting, stages, measured.first_layers, cut->first_layers, &is_worth_it);
+    }
+    if (is_worth_it) {
         memcpy(cut->first_layers, measured.first_layers, ((size_t)stages + 1) * sizeof(int));
         cut->is_limited = measured.is_limited;
     }
@@ -190,7 +210,7 @@ static enum status improve_cut(struct cutting *cutting, const struct stage_meter
 static enum status choose_best(struct cutting *cutting, const struct stage_meter *meter, int stages,
                                int *first_layers, char *reason, size_t reason_bytes) {
     struct found_cut cut = {.first_layers = first_layers};
-    TRY(find_cut(cutting, stages, &cut));
+    TRY(find_cut(&cutting->input, stages, &cut));
     if (cut.lacks_memory) {
         log_write(LOG_WARNING, "engine", "%s", error_last()->message);
     }

@@ -116,6 +116,20 @@ static void build_traffic(struct builder *builder, struct json *object, const ch
     set_real(builder, parts, "logits", traffic->logit_bytes);
 }
 
+static void build_gathers(struct builder *builder, const struct plan *plan, struct json *object) {
+    struct json *kinds = set_child(builder, object, "attention_gathers", json_new_array());
+    struct plan_gather gather = {0};
+    while (plan_next_gather(plan->model->model, &plan->request, &gather)) {
+        struct json *kind = append_object(builder, kinds);
+        set_count(builder, kind, "first_layer", gather.first_layer);
+        set_count(builder, kind, "layers", gather.layer_count);
+        set_text(builder, kind, "choice", gather.is_late ? "late" : "early");
+        set_count(builder, kind, "early_row_bytes", (int64_t)gather.early_bytes);
+        set_count(builder, kind, "late_row_bytes", (int64_t)gather.late_bytes);
+        set_count(builder, kind, "chosen_row_bytes", (int64_t)gather.chosen_bytes);
+    }
+}
+
 static void build_layout(struct builder *builder, const struct plan *plan, struct json *object) {
     const struct mesh_shape *mesh = &plan->request.mesh;
     set_count(builder, object, "data_parallel", mesh->data);
@@ -136,6 +150,7 @@ static void build_layout(struct builder *builder, const struct plan *plan, struc
     set_count(builder, object, "bottleneck_stage", plan->speed.bottleneck_stage);
     build_traffic(builder, object, "decode_bytes", &plan->decode_traffic);
     build_traffic(builder, object, "prefill_bytes", &plan->prefill_traffic);
+    build_gathers(builder, plan, object);
     struct json *stages = set_child(builder, object, "stages", json_new_array());
     for (int s = 0; s < mesh->pipeline; s++) {
         build_stage(builder, &plan->stages[s], append_object(builder, stages));

@@ -143,6 +143,23 @@ static void append_traffic(const char *name, const struct plan *plan, const stru
     ADD("\n");
 }
 
+/* What attention gathers where rows are shared, by kind of layers. */
+static void append_gathers(const struct plan *plan, struct string_buffer *out) {
+    struct plan_gather gather = {0};
+    const char *separator = "  attention gathers ";
+    while (plan_next_gather(plan->model->model, &plan->request, &gather)) {
+        ADD("%s%s in %d layers from %d on: %zu bytes a row (%s %zu)", separator,
+            gather.is_late ? "late" : "early", gather.layer_count, gather.first_layer,
+            (gather.is_late ? gather.late_bytes : gather.early_bytes) + gather.chosen_bytes,
+            gather.is_late ? "early" : "late",
+            (gather.is_late ? gather.early_bytes : gather.late_bytes) + gather.chosen_bytes);
+        separator = ", ";
+    }
+    if (gather.layer_count > 0) {
+        ADD("\n");
+    }
+}
+
 /* What takes most of a step. */
 enum limit { LIMIT_BOUNDARIES, LIMIT_LINKS, LIMIT_COMPUTING, LIMIT_READING };
 
@@ -204,6 +221,7 @@ void plan_report_layout(const struct plan *plan, struct string_buffer *out) {
     if (mesh_rank_count(mesh) > 1) {
         append_traffic("decode", plan, &plan->decode_traffic, out);
         append_traffic("prefill", plan, &plan->prefill_traffic, out);
+        append_gathers(plan, out);
     }
     append_speed(plan, out);
     struct string_buffer warnings = {0};

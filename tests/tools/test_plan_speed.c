@@ -11,6 +11,7 @@
 
 #include "parallel/sharing_choice.h"
 #include "tools/plan_fixture.h"
+#include "tools/plan_sharing.h"
 #include "tools/plan_speed.h"
 #include "tools/plan_traffic.h"
 
@@ -159,6 +160,37 @@ static void rows_for_attention_are_those_of_the_table(void **state) {
         assert_int_equal(actual.chosen_bytes, rows[i].chosen);
         plan_fixture_close(&fixture);
     }
+}
+
+/* The same for each kind of V4-Flash's layers (B.2: 2 window-only, 21 indexed, 20 others), as was asked for.
+ */
+static void every_kind_of_layers_says_what_it_gathers(void **state) {
+    (void)state;
+    static const struct plan_gather kinds[] = {
+        {0, 2, true, 8192, 3072, 0}, {2, 21, true, 8192, 13312, 2048}, {3, 20, true, 8192, 7168, 0}};
+    struct plan_fixture fixture;
+    plan_fixture_open(&fixture, "flash", 0, "8xh200", NULL);
+    const struct model *model = fixture.model.model;
+    fixture.request.mesh.tensor = 4;
+    fixture.request.has_sequence_parallelism = true;
+    for (int late = 0; late < 2; late++) {
+        struct plan_gather gather = {0};
+        fixture.request.row_gather = late ? SLUICE_ROW_GATHER_LATE : SLUICE_ROW_GATHER_EARLY;
+        for (int i = 0; i < 3; i++) {
+            assert_true(plan_next_gather(model, &fixture.request, &gather));
+            assert_int_equal(gather.first_layer, kinds[i].first_layer);
+            assert_int_equal(gather.layer_count, kinds[i].layer_count);
+            assert_int_equal(gather.is_late, late);
+            assert_int_equal(gather.early_bytes, kinds[i].early_bytes);
+            assert_int_equal(gather.late_bytes, kinds[i].late_bytes);
+            assert_int_equal(gather.chosen_bytes, kinds[i].chosen_bytes);
+        }
+        assert_false(plan_next_gather(model, &fixture.request, &gather));
+    }
+    struct plan_gather none = {0};
+    fixture.request.has_sequence_parallelism = false;
+    assert_false(plan_next_gather(model, &fixture.request, &none));
+    plan_fixture_close(&fixture);
 }
 
 /* A machine whose only limit is reading, one byte per second. */
@@ -321,6 +353,7 @@ int main(void) {
         cmocka_unit_test(boundaries_are_those_of_the_example),
         cmocka_unit_test(few_rows_are_not_shared),
         cmocka_unit_test(rows_for_attention_are_those_of_the_table),
+        cmocka_unit_test(every_kind_of_layers_says_what_it_gathers),
         cmocka_unit_test(stages_balance_as_in_the_example),
         cmocka_unit_test(partitions_serve_their_objective),
         cmocka_unit_test(layers_and_head_take_what_they_read),
