@@ -1,6 +1,7 @@
 #include "engine/tick_trace.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,6 +12,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+
+enum { REPLICAS_MAX = 4096 };
 
 static const char RING_MAGIC[16] = "sluice ticks 1";
 
@@ -121,6 +124,20 @@ static bool is_ring(const struct trace_ring *ring, size_t bytes) {
            ring->count >= 0;
 }
 
+/* Whether all in it is what a recorder writes: damaged files are not to be read beyond what there is. */
+static bool is_sound(const struct trace_ring *ring) {
+    const struct trace_place *place = &ring->place;
+    int64_t kept = ring->count < ring->capacity ? ring->count : ring->capacity;
+    bool is_sound =
+        place->replica >= 0 && place->replica < REPLICAS_MAX && place->rank >= 0 && place->stage >= -1;
+    for (int64_t i = 0; i < kept; i++) {
+        const struct trace_event *event = &ring->events[i];
+        is_sound = is_sound && (unsigned)event->kind <= TRACE_FEEDBACK_WAIT && isfinite(event->began) &&
+                   isfinite(event->ended);
+    }
+    return is_sound;
+}
+
 enum status tick_trace_take_over(const char *path, struct tick_trace **out) {
     struct tick_trace *trace;
     struct stat state;
@@ -133,7 +150,7 @@ enum status tick_trace_take_over(const char *path, struct tick_trace **out) {
     }
     size_t bytes = (size_t)state.st_size;
     struct trace_ring *ring = bytes < ring_bytes(1) ? NULL : map_file(trace->descriptor, bytes);
-    if (ring == NULL || !is_ring(ring, bytes)) {
+    if (ring == NULL || !is_ring(ring, bytes) || !is_sound(ring)) {
         if (ring != NULL) {
             munmap(ring, bytes);
         }

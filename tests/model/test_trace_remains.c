@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -201,6 +202,47 @@ static void what_is_no_ring_goes(void **state) {
     assert_int_equal(picture.processes, 1);
 }
 
+/* A ring with any byte of it damaged: what comes of it is JSON, of that ring or of none. */
+static void damage_is_not_read_beyond(void **state) {
+    const struct fixture *fixture = *state;
+    static struct picture picture;
+    static char bytes[FILE_BYTES_MAX];
+    char name[3 * FIXTURE_PATH_BYTES];
+    struct tick_trace *trace;
+    snprintf(name, sizeof name, "%s/trace.json.ticks-3-1", fixture->directory);
+    EXPECT_OK(tick_trace_create_in_file(&(struct trace_place){.rank = 1}, &(struct trace_owner){0}, RING,
+                                        name, &trace));
+    for (int i = 0; i < RING / 2; i++) {
+        tick_trace_add(trace, TRACE_FEEDBACK_WAIT, 0.0);
+    }
+    tick_trace_destroy(&trace);
+    FILE *ring = fopen(name, "rb");
+    assert_non_null(ring);
+    size_t length = fread(bytes, 1, sizeof bytes, ring);
+    fclose(ring);
+    assert_true(length > RING * sizeof(struct trace_event));
+    for (size_t i = 0; i < length; i++) {
+        bytes[i] ^= (char)0x70;
+        fixture_write(fixture->directory, "trace.json.ticks-3-1", bytes, length);
+        bytes[i] ^= (char)0x70;
+        EXPECT_OK(trace_file_prepare(fixture->path, false));
+        trace_remains_add(fixture->path);
+        assert_int_equal(count_files(fixture->directory), 1);
+        struct stat state_of_file;
+        assert_int_equal(stat(fixture->path, &state_of_file), 0);
+        if (state_of_file.st_size > 0) {
+            struct json *file;
+            EXPECT_OK(json_parse_file(fixture->path, FILE_BYTES_MAX, &file));
+            json_free(&file);
+        }
+    }
+    fixture_write(fixture->directory, "trace.json.ticks-3-1", bytes, length);
+    EXPECT_OK(trace_file_prepare(fixture->path, false));
+    trace_remains_add(fixture->path);
+    look(fixture->path, &picture);
+    assert_int_equal(picture.events[0][1], RING / 2);
+}
+
 /* Where there is no place for a file, recording goes on in memory. */
 static void memory_does_as_well(void **state) {
     const struct fixture *fixture = *state;
@@ -217,9 +259,8 @@ static void memory_does_as_well(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rings_of_the_dead_are_added),
-        cmocka_unit_test(the_living_keep_theirs),
-        cmocka_unit_test(what_is_no_ring_goes),
+        cmocka_unit_test(rings_of_the_dead_are_added), cmocka_unit_test(the_living_keep_theirs),
+        cmocka_unit_test(what_is_no_ring_goes),        cmocka_unit_test(damage_is_not_read_beyond),
         cmocka_unit_test(memory_does_as_well),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
