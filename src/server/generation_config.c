@@ -71,7 +71,11 @@ static const struct generation_key *find_key(const char *name) {
     return NULL;
 }
 
-/* What is no number of that kind stays as it was. */
+static bool is_within(const struct generation_key *key, double value) {
+    return value >= key->least && value <= key->most;
+}
+
+/* What nobody could sample by stays as it was. */
 static void read_sampling(const struct json *config, struct generation_config *out) {
     struct sluice_sampling *sampling = &out->sampling;
     double values[KEYS] = {
@@ -79,7 +83,7 @@ static void read_sampling(const struct json *config, struct generation_config *o
         sampling->repetition_penalty, (double)out->token_limit};
     for (size_t i = 0; i < KEYS; i++) {
         const struct json *value = json_get(config, keys[i].name);
-        if (value != NULL && is_number(value)) {
+        if (value != NULL && is_number(value) && is_within(&keys[i], json_number(value))) {
             values[i] = json_number(value);
         }
     }
@@ -108,7 +112,7 @@ static enum status check_overrides(const struct json *overrides) {
             "min_p, repetition_penalty and max_new_tokens",
             name);
         bool is_fit = is_number(value) && (!key->is_whole || json_kind(value) == JSON_KIND_INTEGER) &&
-                      json_number(value) >= key->least && json_number(value) <= key->most;
+                      is_within(key, json_number(value));
         CHECK(is_fit, STATUS_USAGE, "--override-generation-config: %s is no %s from %s%.10g to %.10g", name,
               key->is_whole ? "whole number" : "number", key->least == DBL_MIN ? "above " : "",
               key->least == DBL_MIN ? 0.0 : key->least, key->most);

@@ -146,7 +146,7 @@ static void groups_share_the_sequences(void **state) {
     arena_deinit(&fixture.arena);
 }
 
-/* P-4: of a cut that a user named, from the bytes of all layers and of the head. */
+/* P-4, T-20: of a cut that a user named, from the bytes of all layers and of the head. */
 static void imbalance_is_largest_over_mean(void **state) {
     (void)state;
     struct fixture fixture;
@@ -196,7 +196,7 @@ static void prompts_weigh_layers_alone(void **state) {
     arena_deinit(&fixture.arena);
 }
 
-/* Bytes of a layer's experts (G-7: 3.42 GB), which are nearly all that it has. */
+/* P-5: bytes of a layer's experts (G-7: 3.42 GB), which are nearly all that it has. */
 static void memory_limits_what_a_stage_gets(void **state) {
     (void)state;
     struct fixture fixture;
@@ -410,6 +410,7 @@ static void incomplete_profiles_are_refused(void **state) {
     arena_deinit(&fixture.arena);
 }
 
+/* CFG-05, with the partition and what was expected. */
 static void wrong_partitions_are_refused(void **state) {
     (void)state;
     struct fixture fixture;

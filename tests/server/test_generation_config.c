@@ -79,6 +79,23 @@ static void another_file_or_none(void **state) {
     assert_int_equal(config.end_tokens[0], 9);
 }
 
+/* Numbers that nobody could sample by leave the defaults, however far out of range. */
+static void what_cannot_be_is_passed_over(void **state) {
+    const struct folders *folders = *state;
+    char folder[FIXTURE_PATH_BYTES];
+    fixture_make(folder);
+    write_text(
+        folder, "generation_config.json",
+        "{\"temperature\": -1, \"top_p\": 0, \"top_k\": 1e300, \"min_p\": 7, \"repetition_penalty\": 0, "
+        "\"max_new_tokens\": -1e300}");
+    struct generation_config config = load(folders, folder, NULL);
+    fixture_remove(folder);
+    assert_true(config.sampling.temperature == 1.0 && config.sampling.top_p == 1.0);
+    assert_true(config.sampling.min_p == 0.0 && config.sampling.repetition_penalty == 1.0);
+    assert_int_equal(config.sampling.top_k, 0);
+    assert_int_equal(config.token_limit, -1);
+}
+
 static void overrides_go_before(void **state) {
     struct generation_config config =
         load(*state, NULL, "{\"temperature\": 0, \"top_k\": -1, \"max_new_tokens\": 12}");
@@ -124,6 +141,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_models_own),
         cmocka_unit_test(another_file_or_none),
+        cmocka_unit_test(what_cannot_be_is_passed_over),
         cmocka_unit_test(overrides_go_before),
         cmocka_unit_test(mistakes_are_told),
     };
