@@ -53,8 +53,8 @@ static void add_points(struct cutting *cutting) {
     if (cutting->options->parallel.objective == SLUICE_STAGES_FOR_PREFILL) {
         cutting->points[cutting->point_count++] = stage_point_of_prompt(cutting->options->step_token_limit);
     } else if (draft->limit > 0 && draft->is_adaptive) {
-        add_decoding(cutting, DESIGN_DRAFTS);
         add_decoding(cutting, 0);
+        add_decoding(cutting, DESIGN_DRAFTS);
     } else {
         add_decoding(cutting, draft->limit);
     }
@@ -92,8 +92,10 @@ static void fill_input(struct cutting *cutting) {
     bool is_for_state = cutting->options->parallel.objective == SLUICE_STAGES_FOR_STATE;
     for (int i = 0; i < cutting->point_count; i++) {
         const struct stage_costs *costs = &cutting->costs[i];
-        cutting->loads[i] = (struct partition_load){
-            .layer_costs = costs->layers, .first_cost = costs->first, .last_cost = costs->last};
+        cutting->loads[i] = (struct partition_load){.layer_costs = costs->layers,
+                                                    .first_cost = costs->first,
+                                                    .last_cost = costs->last,
+                                                    .tokens = stage_point_tokens(cutting->points[i].drafts)};
     }
     cutting->input = (struct partition_input){
         .layer_count = cutting->model->layer_count,
@@ -129,7 +131,7 @@ static void report(const struct cutting *cutting, int stages, const int *first_l
     }
     log_write(LOG_INFO, "engine",
               "layers of the stages: %s a step%s, %s; %s; the slowest has %.2f times the mean",
-              string_buffer_text(&text), cutting->point_count > 1 ? " with a draft" : "", cutting->source,
+              string_buffer_text(&text), cutting->point_count > 1 ? " without drafts" : "", cutting->source,
               reason, imbalance);
     string_buffer_deinit(&text);
 }
@@ -153,43 +155,6 @@ static enum status find_cut(const struct partition_input *input, int stages, str
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }
 
-/* What the slowest stage takes. */
-static double slowest(const struct partition_input *input, int stages, const int *first_layers) {
-    double most = 0.0;
-    for (int s = 0; s < stages; s++) {
-        double cost = partition_stage_cost(input, stages, first_layers, s);
-        most = cost > most ? cost : most;
-    }
-    return most;
-}
-
-/*
- * Whether a cut is better than another by more than measurements waver. Of two kinds of steps the one counts
- * in which a cut loses more against the best for that kind alone, as in the search.
- */
-static enum status compare(const struct cutting *cutting, int stages, const int *new_cut, const int *old_cut,
-                           bool *is_worth_it) {
-    double new_loss = 0.0;
-    double old_loss = 0.0;
-    struct found_cut best = {.first_layers = malloc(((size_t)stages + 1) * sizeof(int))};
-    CHECK_MEMORY(best.first_layers);
-    enum status status = STATUS_OK;
-    for (int i = 0; i < cutting->point_count && status == STATUS_OK; i++) {
-        struct partition_input alone = cutting->input;
-        alone.layer_costs = cutting->loads[i].layer_costs;
-        alone.first_cost = cutting->loads[i].first_cost;
-        alone.last_cost = cutting->loads[i].last_cost;
-        alone.other = NULL;
-        status = find_cut(&alone, stages, &best);
-        double least = slowest(&alone, stages, best.first_layers);
-        new_loss = fmax(new_loss, slowest(&alone, stages, new_cut) / least);
-        old_loss = fmax(old_loss, slowest(&alone, stages, old_cut) / least);
-    }
-    free(best.first_layers);
-    *is_worth_it = old_loss > GAIN_LEAST * new_loss;
-    return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
-}
-
 /* From here on costs are seconds, and the cut is the better one of both, if measuring works. */
 static enum status improve_cut(struct cutting *cutting, const struct stage_meter *meter, int stages,
                                struct found_cut *cut) {
@@ -205,12 +170,14 @@ static enum status improve_cut(struct cutting *cutting, const struct stage_meter
     cutting->has_seconds = true;
     cutting->source = "measured";
     fill_input(cutting);
-    bool is_worth_it = false;
-    status = find_cut(&cutting->input, stages, &measured);
+    struct partition_input input = cutting->input;
+    double loss = 1.0;
+    status = find_cut(&input, stages, &measured);
+    input.layer_bytes = measured.lacks_memory ? NULL : input.layer_bytes;
     if (status == STATUS_OK) {
-        status = compare(cutting, stages, measured.first_layers, cut->first_layers, &is_worth_it);
+        status = partition_loss(&input, stages, cut->first_layers, &loss);
     }
-    if (is_worth_it) {
+    if (loss > GAIN_LEAST) {
         memcpy(cut->first_layers, measured.first_layers, ((size_t)stages + 1) * sizeof(int));
         cut->is_limited = measured.is_limited;
     }

@@ -3,9 +3,10 @@
  * of all cuts that fit into memory (spec parallelism P-3 to P-5, P-38).
  *
  * - decode: stages take equally long in a decoding step. All sequences run, in as many groups as ticks are
- *   under way. At small batches the head costs as much as several layers, and a draft as much again; where
- * the engine chooses the number of drafts, steps with one draft and without must both do, and the cut is the
- * one that loses least with either.
+ *   under way. At small batches the head costs as much as several layers, and a draft as much again. Where
+ *   the engine chooses the number of drafts, the cut is for steps without, so that nobody is slower with
+ *   drafting on than off; if steps with one draft promise a fifth more tokens in the time, it is the one that
+ *   loses least with either.
  * - prefill: stages take equally long in the largest step of a prompt.
  * - kv: the stage that has room for the fewest tokens has room for most; among such cuts as for decoding.
  *

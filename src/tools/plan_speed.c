@@ -6,24 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/stage_point.h"
 #include "tools/plan_traffic.h"
-
-/*
- * Chance that the draft at a position is accepted, if two are made: V4-Flash, one request (spec
- * parallelism 4.7). Further ones are taken to halve.
- */
-static const double ACCEPTED_FIRST = 0.77;
-static const double ACCEPTED_SECOND = 0.38;
-
-double plan_tokens_per_round(int drafts) {
-    double tokens = 1.0;
-    double accepted = ACCEPTED_SECOND;
-    for (int i = 0; i < drafts; i++) {
-        tokens += i == 0 ? ACCEPTED_FIRST : accepted;
-        accepted /= i == 0 ? 1.0 : 2.0;
-    }
-    return tokens;
-}
 
 int plan_groups_in_flight(const struct plan *plan, int64_t running_sequences) {
     int groups =
@@ -216,7 +200,7 @@ void plan_speed_sum(struct plan *plan, int64_t running_sequences) {
     double turns = plan_groups_in_flight(plan, running_sequences) * slowest;
     double replicas = plan->request.mesh.data;
     speed->running_sequences = running_sequences;
-    speed->tokens_per_round = plan_tokens_per_round(plan->request.draft_limit);
+    speed->tokens_per_round = stage_point_tokens(plan->request.draft_limit);
     speed->cycle_seconds = turns > sum ? turns : sum;
     speed->tokens_per_second =
         replicas * (double)running_sequences * speed->tokens_per_round / speed->cycle_seconds;

@@ -284,14 +284,14 @@ static void the_counted_cut_stays_if_it_is_nearly_as_good(void **state) {
 static void both_kinds_of_steps_decide_what_is_nearly_as_good(void **state) {
     (void)state;
     struct fixture fixture;
-    struct fake_meter meter = {.last = 8.0, .last_of_second = -2.0};
+    struct fake_meter meter = {.last = -2.0, .last_of_second = 8.0};
     open_flash(&fixture, 1, 1, 2);
     fixture.options.draft.is_adaptive = true;
     assert_int_equal(cut(&fixture, ""), STATUS_OK);
     expect_layers(&fixture, 2, (const int[]){24, 19});
     assert_int_equal(cut_with(&fixture, "", &meter), STATUS_OK);
     expect_layers(&fixture, 2, (const int[]){23, 20});
-    meter.last_of_second = 0.0;
+    meter.last = 0.0;
     assert_int_equal(cut_with(&fixture, "", &meter), STATUS_OK);
     expect_layers(&fixture, 2, (const int[]){24, 19});
     arena_deinit(&fixture.arena);
@@ -312,8 +312,8 @@ static void the_design_point_is_measured(void **state) {
     fixture.options.draft.is_adaptive = true;
     assert_int_equal(cut_with(&fixture, "", &meter), STATUS_OK);
     assert_int_equal(meter.point_count, 2);
-    assert_int_equal(stage_point_rows(&meter.points[0]), 6);
-    assert_int_equal(stage_point_rows(&meter.points[1]), 3);
+    assert_int_equal(stage_point_rows(&meter.points[0]), 3);
+    assert_int_equal(stage_point_rows(&meter.points[1]), 6);
     fixture.options.parallel.objective = SLUICE_STAGES_FOR_PREFILL;
     fixture.options.step_token_limit = 384;
     assert_int_equal(cut_with(&fixture, "", &meter), STATUS_OK);

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "engine/stage_point.h"
 #include "parallel/sharing_choice.h"
 #include "tools/plan_fixture.h"
 #include "tools/plan_sharing.h"
@@ -339,10 +340,10 @@ static void links_take_their_time(void **state) {
 /* 4.7: 0.77 and 0.38 of the first and second draft. */
 static void drafts_bring_what_was_reported(void **state) {
     (void)state;
-    expect_near(plan_tokens_per_round(0), 1.0, 1e-12);
-    expect_near(plan_tokens_per_round(1), 1.77, 1e-12);
-    expect_near(plan_tokens_per_round(2), 2.15, 1e-12);
-    assert_true(plan_tokens_per_round(16) < 2.6);
+    expect_near(stage_point_tokens(0), 1.0, 1e-12);
+    expect_near(stage_point_tokens(1), 1.77, 1e-12);
+    expect_near(stage_point_tokens(2), 2.15, 1e-12);
+    assert_true(stage_point_tokens(16) < 2.6);
 }
 
 int main(void) {
