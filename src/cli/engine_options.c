@@ -266,6 +266,7 @@ enum status cli_engine_options_read(const struct cli_options *options, int defau
     engine->context_tokens =
         options->max_model_len == OPTION_INT_WORD ? SLUICE_CONTEXT_THAT_FITS : options->max_model_len;
     engine->trace_path = options->trace;
+    engine->device_profile = options->profile;
     TRY(read_prefix_cache(options, engine));
     if (options->max_num_seqs > 0) { /* a command that takes requests from others */
         engine->sequence_limit = (int)options->max_num_seqs;

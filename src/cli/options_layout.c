@@ -56,10 +56,12 @@ static const struct option_row layout_rows[] = {
      FIELD(link)},
     {.name = "profile",
      .type = OPTION_TEXT,
-     .commands = CLI_PLAN,
+     .commands = CLI_PLAN | RANKS,
      .value_name = "FILE",
-     .help = "JSON file with numbers of the device: memory_bytes, read_bytes_per_second, "
-             "operations_per_second, link_bytes_per_second and others (docs/parallel.md).",
+     .help =
+         "JSON file with numbers of the device: memory_bytes, read_bytes_per_second, "
+         "operations_per_second, link_bytes_per_second and others (docs/parallel.md); ranks cut stages by "
+         "them instead of measuring.",
      FIELD(profile)},
     {.name = "scale",
      .type = OPTION_TEXT,

@@ -1,6 +1,7 @@
 /* Costs come from the model's lists of tensors and states, so that no layer's kind is known here. */
 #include "engine/stage_cut.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/string_buffer.h"
+#include "engine/device_profile.h"
 #include "engine/engine_core.h"
 #include "engine/stage_bytes.h"
 #include "parallel/partition.h"
@@ -22,11 +24,13 @@ struct cutting {
     struct model *model;
     const struct sluice_engine_options *options;
     const struct stage_memory *memory;
+    const struct device_profile *profile; /* NULL: none was given */
     struct stage_bytes bytes;
     struct stage_point points[POINTS_MAX]; /* of the objective; two if there are two kinds of steps */
     int point_count;
     struct stage_costs costs[POINTS_MAX];
-    bool is_measured; /* costs are seconds */
+    const char *source; /* of the costs */
+    bool has_seconds;   /* they are seconds */
     struct partition_load loads[POINTS_MAX];
     struct partition_input input;
 };
@@ -49,27 +53,35 @@ static void add_points(struct cutting *cutting) {
     if (cutting->options->parallel.objective == SLUICE_STAGES_FOR_PREFILL) {
         cutting->points[cutting->point_count++] = stage_point_of_prompt(cutting->options->step_token_limit);
     } else if (draft->limit > 0 && draft->is_adaptive) {
-        add_decoding(cutting, DESIGN_DRAFTS);
         add_decoding(cutting, 0);
+        add_decoding(cutting, DESIGN_DRAFTS);
     } else {
         add_decoding(cutting, draft->limit);
     }
 }
 
-static double count(const struct stage_point *point, struct step_work work) {
+/* Seconds by the profile, if there is one: reading and computing overlap. */
+static double count(const struct cutting *cutting, const struct stage_point *point, struct step_work work) {
+    const struct device_profile *profile = cutting->profile;
+    if (profile != NULL) {
+        return fmax(device_profile_read_seconds(profile, work.bytes),
+                    device_profile_compute_seconds(profile, work.operations));
+    }
     return point->is_prompt ? work.operations : work.bytes;
 }
 
 static void count_costs(struct cutting *cutting) {
+    cutting->has_seconds = cutting->profile != NULL;
+    cutting->source = cutting->has_seconds ? "by the profile" : "counted";
     for (int i = 0; i < cutting->point_count; i++) {
         const struct stage_point *point = &cutting->points[i];
         struct stage_costs *costs = &cutting->costs[i];
         for (int l = 0; l < cutting->model->layer_count; l++) {
             costs->layers[l] =
-                count(point, stage_point_layer_work(point, cutting->model, &cutting->bytes, l));
+                count(cutting, point, stage_point_layer_work(point, cutting->model, &cutting->bytes, l));
         }
-        costs->first = count(point, stage_point_first_work(point, &cutting->bytes));
-        costs->last = count(point, stage_point_last_work(point, cutting->model, &cutting->bytes));
+        costs->first = count(cutting, point, stage_point_first_work(point, &cutting->bytes));
+        costs->last = count(cutting, point, stage_point_last_work(point, cutting->model, &cutting->bytes));
     }
 }
 
@@ -80,8 +92,10 @@ static void fill_input(struct cutting *cutting) {
     bool is_for_state = cutting->options->parallel.objective == SLUICE_STAGES_FOR_STATE;
     for (int i = 0; i < cutting->point_count; i++) {
         const struct stage_costs *costs = &cutting->costs[i];
-        cutting->loads[i] = (struct partition_load){
-            .layer_costs = costs->layers, .first_cost = costs->first, .last_cost = costs->last};
+        cutting->loads[i] = (struct partition_load){.layer_costs = costs->layers,
+                                                    .first_cost = costs->first,
+                                                    .last_cost = costs->last,
+                                                    .tokens = stage_point_tokens(cutting->points[i].drafts)};
     }
     cutting->input = (struct partition_input){
         .layer_count = cutting->model->layer_count,
@@ -107,31 +121,31 @@ static const char *const objective_words[] = {[SLUICE_STAGES_FOR_DECODE] = "deco
 static void report(const struct cutting *cutting, int stages, const int *first_layers, const char *reason,
                    double imbalance) {
     struct string_buffer text = {0};
-    const char *unit = cutting->is_measured ? "ms" : cutting->points[0].is_prompt ? "G operations" : "MB";
-    double scale = cutting->is_measured ? 1e-3 : cutting->points[0].is_prompt ? 1e9 : 1e6;
+    const char *unit = cutting->has_seconds ? "ms" : cutting->points[0].is_prompt ? "G operations" : "MB";
+    double scale = cutting->has_seconds ? 1e-3 : cutting->points[0].is_prompt ? 1e9 : 1e6;
     for (int s = 0; s < stages; s++) {
         string_buffer_append_format(&text, "%s%d (%.*f %s)", s == 0 ? "" : ", ",
-                                    first_layers[s + 1] - first_layers[s], cutting->is_measured ? 2 : 0,
+                                    first_layers[s + 1] - first_layers[s], cutting->has_seconds ? 2 : 0,
                                     partition_stage_cost(&cutting->input, stages, first_layers, s) / scale,
                                     unit);
     }
     log_write(LOG_INFO, "engine",
               "layers of the stages: %s a step%s, %s; %s; the slowest has %.2f times the mean",
-              string_buffer_text(&text), cutting->point_count > 1 ? " with a draft" : "",
-              cutting->is_measured ? "measured" : "counted", reason, imbalance);
+              string_buffer_text(&text), cutting->point_count > 1 ? " without drafts" : "", cutting->source,
+              reason, imbalance);
     string_buffer_deinit(&text);
 }
 
 /* The best cut that fits. */
-static enum status find_cut(const struct cutting *cutting, int stages, struct found_cut *out) {
-    struct partition_input unlimited = cutting->input;
+static enum status find_cut(const struct partition_input *input, int stages, struct found_cut *out) {
+    struct partition_input unlimited = *input;
     size_t bytes = ((size_t)stages + 1) * sizeof *out->first_layers;
     int *without = malloc(bytes);
     CHECK_MEMORY(without);
     unlimited.layer_bytes = NULL;
     enum status status = partition_choose(&unlimited, stages, without);
     enum status limited =
-        status == STATUS_OK ? partition_choose(&cutting->input, stages, out->first_layers) : STATUS_OK;
+        status == STATUS_OK ? partition_choose(input, stages, out->first_layers) : STATUS_OK;
     out->is_limited = limited == STATUS_OK && memcmp(out->first_layers, without, bytes) != 0;
     out->lacks_memory = limited == STATUS_OUT_OF_MEMORY;
     if (out->lacks_memory) {
@@ -139,28 +153,6 @@ static enum status find_cut(const struct cutting *cutting, int stages, struct fo
     }
     free(without);
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
-}
-
-/* What the slowest stage takes of a kind of step. */
-static double slowest(const struct cutting *cutting, int index, int stages, const int *first_layers) {
-    const struct partition_load *load = &cutting->loads[index];
-    const struct partition_input input = {
-        .layer_costs = load->layer_costs, .first_cost = load->first_cost, .last_cost = load->last_cost};
-    double most = 0.0;
-    for (int s = 0; s < stages; s++) {
-        double cost = partition_stage_cost(&input, stages, first_layers, s);
-        most = cost > most ? cost : most;
-    }
-    return most;
-}
-
-/* Whether a cut is better than another by more than measurements waver. */
-static bool is_worth_it(const struct cutting *cutting, int stages, const int *new_cut, const int *old_cut) {
-    bool is = false;
-    for (int i = 0; i < cutting->point_count; i++) {
-        is |= slowest(cutting, i, stages, old_cut) > GAIN_LEAST * slowest(cutting, i, stages, new_cut);
-    }
-    return is;
 }
 
 /* From here on costs are seconds, and the cut is the better one of both, if measuring works. */
@@ -175,10 +167,17 @@ static enum status improve_cut(struct cutting *cutting, const struct stage_meter
     }
     struct found_cut measured = {.first_layers = malloc(((size_t)stages + 1) * sizeof(int))};
     CHECK_MEMORY(measured.first_layers);
-    cutting->is_measured = true;
+    cutting->has_seconds = true;
+    cutting->source = "measured";
     fill_input(cutting);
-    status = find_cut(cutting, stages, &measured);
-    if (status == STATUS_OK && is_worth_it(cutting, stages, measured.first_layers, cut->first_layers)) {
+    struct partition_input input = cutting->input;
+    double loss = 1.0;
+    status = find_cut(&input, stages, &measured);
+    input.layer_bytes = measured.lacks_memory ? NULL : input.layer_bytes;
+    if (status == STATUS_OK) {
+        status = partition_loss(&input, stages, cut->first_layers, &loss);
+    }
+    if (loss > GAIN_LEAST) {
         memcpy(cut->first_layers, measured.first_layers, ((size_t)stages + 1) * sizeof(int));
         cut->is_limited = measured.is_limited;
     }
@@ -190,11 +189,11 @@ static enum status improve_cut(struct cutting *cutting, const struct stage_meter
 static enum status choose_best(struct cutting *cutting, const struct stage_meter *meter, int stages,
                                int *first_layers, char *reason, size_t reason_bytes) {
     struct found_cut cut = {.first_layers = first_layers};
-    TRY(find_cut(cutting, stages, &cut));
+    TRY(find_cut(&cutting->input, stages, &cut));
     if (cut.lacks_memory) {
         log_write(LOG_WARNING, "engine", "%s", error_last()->message);
     }
-    if (meter != NULL && stages > 1) {
+    if (meter != NULL && stages > 1 && cutting->profile == NULL) {
         TRY(improve_cut(cutting, meter, stages, &cut));
     }
     snprintf(reason, reason_bytes, "cut for %s%s%s", objective_words[cutting->options->parallel.objective],
@@ -222,11 +221,27 @@ static enum status choose(struct cutting *cutting, const struct stage_meter *met
     return STATUS_OK;
 }
 
+/* What costs come from must be there. */
+static enum status read_profile(const char *path, struct device_profile *out) {
+    TRY(device_profile_read(path, out));
+    CHECK(
+        out->read_bytes_per_second > 0.0 && out->operations_per_second > 0.0, STATUS_BAD_CONFIG,
+        "%s lacks \"%s\", by which stages are cut: add it (`sluice bench --roofline` measures it), or leave "
+        "--profile out and have the engine measure",
+        path, out->read_bytes_per_second > 0.0 ? "operations_per_second" : "read_bytes_per_second");
+    return STATUS_OK;
+}
+
 enum status stage_cut_choose(struct model *model, const struct sluice_engine_options *options,
                              const struct stage_memory *memory, const struct stage_meter *meter,
                              int *first_layers, double *imbalance) {
     struct cutting cutting = {.model = model, .options = options, .memory = memory};
+    struct device_profile profile = device_profile_default();
     enum status status = STATUS_OK;
+    if (options->device_profile != NULL && options->parallel.pipeline > 1) {
+        TRY(read_profile(options->device_profile, &profile));
+        cutting.profile = &profile;
+    }
     for (int i = 0; i < POINTS_MAX; i++) {
         cutting.costs[i].layers = calloc((size_t)model->layer_count, sizeof(double));
         CHECK_MEMORY_GOTO(cutting.costs[i].layers);

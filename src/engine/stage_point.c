@@ -1,6 +1,23 @@
 /* Rows of a layer read as many experts as they are expected to pick; state is not counted. */
 #include "engine/stage_point.h"
 
+/*
+ * Chance that the draft at a position is accepted, if two are made: V4-Flash, one request (spec
+ * parallelism 4.7). Further ones are taken to halve.
+ */
+static const double ACCEPTED_FIRST = 0.77;
+static const double ACCEPTED_SECOND = 0.38;
+
+double stage_point_tokens(int drafts) {
+    double tokens = 1.0;
+    double accepted = ACCEPTED_SECOND;
+    for (int i = 0; i < drafts; i++) {
+        tokens += i == 0 ? ACCEPTED_FIRST : accepted;
+        accepted /= i == 0 ? 1.0 : 2.0;
+    }
+    return tokens;
+}
+
 struct stage_point stage_point_of_decoding(int64_t sequences, int drafts) {
     return (struct stage_point){.sequences = sequences, .rows_each = 1 + drafts, .drafts = drafts};
 }

@@ -20,6 +20,9 @@ struct stage_point {
 struct stage_point stage_point_of_decoding(int64_t sequences, int drafts);
 struct stage_point stage_point_of_prompt(int64_t rows);
 
+/* Tokens that a sequence is expected to get in a step with so many drafts, its own one included. */
+double stage_point_tokens(int drafts);
+
 /* Rows of all sequences. */
 int64_t stage_point_rows(const struct stage_point *point);
 

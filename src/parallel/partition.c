@@ -12,6 +12,9 @@
 /* Sums of the same numbers in another order count as equal. */
 static const double ROUNDING = 1e-9;
 
+/* Tokens in a time that other steps promise over the first kind, for both to count. */
+static const double OTHER_GAIN_LEAST = 1.2;
+
 /* The search: tables over stages and ends, [stage_count + 1][layer_count + 1]. */
 struct search {
     const struct partition_input *input;
@@ -256,13 +259,14 @@ static void fill_sums(struct search *search) {
     }
 }
 
-/* Costs of both kinds of steps become parts of what they could be at best. */
+/* Costs of both kinds of steps become parts of what they could be at best, if both count. */
 static void scale_costs(struct search *search, double best_cost) {
     search->scale = 0.0;
     search->other_scale = 1.0;
     double best_of_other = fill_tables(search, false);
-    search->scale = 1.0 / best_cost;
-    search->other_scale = 1.0 / best_of_other;
+    bool both_count = search->input->other->tokens * best_cost >= OTHER_GAIN_LEAST * best_of_other;
+    search->scale = both_count ? 1.0 / best_cost : 1.0;
+    search->other_scale = both_count ? 1.0 / best_of_other : 0.0;
 }
 
 static void trace_back(const struct search *search, int *first_layers) {
@@ -318,22 +322,54 @@ static enum status alloc_search(struct search *search) {
     return STATUS_OK;
 }
 
-enum status partition_choose(const struct partition_input *input, int stage_count, int *first_layers) {
-    struct search search = {.input = input, .stage_count = stage_count, .scale = 1.0};
+static void free_search(struct search *search) {
+    free(search->cost_sums);
+    free(search->other_sums);
+    free(search->byte_sums);
+    free(search->page_sums);
+    free(search->values);
+    free(search->cuts);
+}
+
+/* Leaves the search as it was for the choice; free_search whatever comes of it. */
+static enum status search_best(struct search *search, int *first_layers) {
+    const struct partition_input *input = search->input;
+    int stage_count = search->stage_count;
+    search->scale = 1.0;
     CHECK(stage_count >= 1 && stage_count <= input->layer_count + (stage_count > 1), STATUS_BAD_CONFIG,
           "%d pipeline stages were asked for, but the model has %d layers: a stage needs one, but for the "
           "last, "
           "so at most %d stages are possible",
           stage_count, input->layer_count, input->layer_count + 1);
-    enum status status = alloc_search(&search);
-    if (status == STATUS_OK) {
-        status = run_search(&search, first_layers);
+    TRY(alloc_search(search));
+    return run_search(search, first_layers);
+}
+
+enum status partition_choose(const struct partition_input *input, int stage_count, int *first_layers) {
+    struct search search = {.input = input, .stage_count = stage_count};
+    enum status status = search_best(&search, first_layers);
+    free_search(&search);
+    return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
+}
+
+static double dearest_stage(const struct search *search, const int *first_layers) {
+    double dearest = 0.0;
+    for (int s = 0; s < search->stage_count; s++) {
+        dearest = fmax(dearest, stage_cost(search, s, first_layers[s], first_layers[s + 1]));
     }
-    free(search.cost_sums);
-    free(search.other_sums);
-    free(search.byte_sums);
-    free(search.page_sums);
-    free(search.values);
-    free(search.cuts);
+    return dearest;
+}
+
+enum status partition_loss(const struct partition_input *input, int stage_count, const int *first_layers,
+                           double *loss) {
+    struct search search = {.input = input, .stage_count = stage_count};
+    int *best = malloc(((size_t)stage_count + 1) * sizeof *best);
+    CHECK_MEMORY(best);
+    enum status status = search_best(&search, best);
+    if (status == STATUS_OK) {
+        *loss = dearest_stage(&search, first_layers) / dearest_stage(&search, best);
+    }
+    free_search(&search);
+    free(best);
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }

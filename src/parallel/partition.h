@@ -23,6 +23,7 @@ struct partition_load {
     const double *layer_costs; /* [layer_count] */
     double first_cost;
     double last_cost;
+    double tokens; /* that such a step is expected to bring, for each of a step of the first kind */
 };
 
 enum partition_objective {
@@ -43,8 +44,10 @@ struct partition_input {
     double last_bytes;         /* of the last one */
     double byte_limit;         /* of a stage */
     const double *byte_limits; /* [stages]: of each; NULL: byte_limit is for all */
-    /* NULL, or steps of which nobody knows how many there will be of each kind: a stage costs the larger of
-       both, each in parts of what the best partition for it alone would cost. */
+    /* NULL, or steps that may be run instead of these, such as with drafts, which may be refused. Where they
+       promise a fifth more tokens in the time, each with the best partition for it alone, a stage costs the
+       larger of both, in parts of what that partition costs; else there will be few of them, and they count
+       for nothing. */
     const struct partition_load *other;
     enum partition_objective objective;
     const double *layer_page_bytes; /* by pages: [layer_count], what a page of state takes of layer_bytes */
@@ -60,6 +63,13 @@ struct partition_input {
  * than P-1 allows; OUT_OF_MEMORY if no partition fits. first_layers: [stage_count + 1].
  */
 enum status partition_choose(const struct partition_input *input, int stage_count, int *first_layers);
+
+/*
+ * What the dearest stage of a partition costs, over that of the one that partition_choose chooses. Infinite
+ * for one that memory or dependencies forbid. Errors as there.
+ */
+enum status partition_loss(const struct partition_input *input, int stage_count, const int *first_layers,
+                           double *loss);
 
 /*
  * The partition that a user wrote: "12,12,12,7", as many layers as the model has on as many stages (P-2).

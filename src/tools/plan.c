@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/stage_point.h"
 #include "parallel/partition.h"
 #include "tools/plan_check.h"
 #include "tools/plan_memory.h"
@@ -110,6 +111,7 @@ static enum status time_design(struct making *making, int drafts, double *layer_
     struct plan_tick tick = plan_decode_tick(making->plan, making->plan->request.sequence_limit, drafts);
     TRY(plan_block_seconds(making->plan, making->blocks, &tick, making->design));
     make_load(making, making->design, layer_costs, out);
+    out->tokens = stage_point_tokens(drafts);
     return STATUS_OK;
 }
 
@@ -125,8 +127,8 @@ static enum status make_loads(struct making *making, struct partition_load loads
         return time_design(making, request->draft_limit, making->layer_costs[0], &loads[0]);
     }
     *are_two = true;
-    TRY(time_design(making, 1, making->layer_costs[0], &loads[0]));
-    return time_design(making, 0, making->layer_costs[1], &loads[1]);
+    TRY(time_design(making, 0, making->layer_costs[0], &loads[0]));
+    return time_design(making, 1, making->layer_costs[1], &loads[1]);
 }
 
 static void set_load(struct partition_input *input, const struct partition_load *load) {

@@ -42,15 +42,15 @@ static struct json *append_object(struct builder *builder, struct json *array) {
 
 static void build_machine(struct builder *builder, const struct plan_machine *machine, struct json *root) {
     struct json *object = set_child(builder, root, "machine", json_new_object());
-    set_text(builder, object, "device", machine->device);
+    set_text(builder, object, "device", machine->device.name);
     set_count(builder, object, "hosts", machine->host_count);
     set_count(builder, object, "devices_per_host", machine->devices_per_host);
-    set_real(builder, object, "memory_bytes", machine->memory_bytes);
+    set_real(builder, object, "memory_bytes", machine->device.memory_bytes);
     set_real(builder, object, "memory_share", machine->memory_share);
-    set_real(builder, object, "read_bytes_per_second", machine->read_bytes_per_second);
-    set_real(builder, object, "operations_per_second", machine->operations_per_second);
-    set_real(builder, object, "link_bytes_per_second", machine->link_bytes_per_second);
-    set_real(builder, object, "network_bytes_per_second", machine->network_bytes_per_second);
+    set_real(builder, object, "read_bytes_per_second", machine->device.read_bytes_per_second);
+    set_real(builder, object, "operations_per_second", machine->device.operations_per_second);
+    set_real(builder, object, "link_bytes_per_second", machine->device.link_bytes_per_second);
+    set_real(builder, object, "network_bytes_per_second", machine->device.network_bytes_per_second);
 }
 
 static void build_request(struct builder *builder, const struct plan_request *request, struct json *root) {
@@ -116,6 +116,20 @@ static void build_traffic(struct builder *builder, struct json *object, const ch
     set_real(builder, parts, "logits", traffic->logit_bytes);
 }
 
+static void build_gathers(struct builder *builder, const struct plan *plan, struct json *object) {
+    struct json *kinds = set_child(builder, object, "attention_gathers", json_new_array());
+    struct plan_gather gather = {0};
+    while (plan_next_gather(plan->model->model, &plan->request, &gather)) {
+        struct json *kind = append_object(builder, kinds);
+        set_count(builder, kind, "first_layer", gather.first_layer);
+        set_count(builder, kind, "layers", gather.layer_count);
+        set_text(builder, kind, "choice", gather.is_late ? "late" : "early");
+        set_count(builder, kind, "early_row_bytes", (int64_t)gather.early_bytes);
+        set_count(builder, kind, "late_row_bytes", (int64_t)gather.late_bytes);
+        set_count(builder, kind, "chosen_row_bytes", (int64_t)gather.chosen_bytes);
+    }
+}
+
 static void build_layout(struct builder *builder, const struct plan *plan, struct json *object) {
     const struct mesh_shape *mesh = &plan->request.mesh;
     set_count(builder, object, "data_parallel", mesh->data);
@@ -136,6 +150,7 @@ static void build_layout(struct builder *builder, const struct plan *plan, struc
     set_count(builder, object, "bottleneck_stage", plan->speed.bottleneck_stage);
     build_traffic(builder, object, "decode_bytes", &plan->decode_traffic);
     build_traffic(builder, object, "prefill_bytes", &plan->prefill_traffic);
+    build_gathers(builder, plan, object);
     struct json *stages = set_child(builder, object, "stages", json_new_array());
     for (int s = 0; s < mesh->pipeline; s++) {
         build_stage(builder, &plan->stages[s], append_object(builder, stages));

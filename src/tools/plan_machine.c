@@ -7,9 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/json.h"
-
-enum { PROFILE_BYTES_MAX = 1 << 20, COUNT_MAX = 4096 };
+enum { COUNT_MAX = 4096 };
 
 /*
  * Memory, how fast it is read, dense 8-bit (else bf16) matrix operations, and one way of the fabric between
@@ -40,9 +38,6 @@ static const double LINK_LATENCY = 5e-6;
 static const double NETWORK_LATENCY = 20e-6;
 static const double NETWORK_OF_GPUS = 50e9;    /* 400 Gbit for each */
 static const double NETWORK_OF_HOSTS = 1.25e9; /* 10 Gbit */
-/* What kernels aim at (decode at batch 1, prefill). */
-static const double READ_SHARE = 0.85;
-static const double COMPUTE_SHARE = 0.65;
 
 const char *plan_device_names(void) {
     return "h100, h200, h20, b200, a100, mi300x, mi355x for --gpus; spark, cpu for --hosts";
@@ -129,11 +124,11 @@ static enum status describe_device(const char *option, const struct device_row *
     memory = memory > 0.0 ? memory : row->memory_bytes;
     CHECK(memory > 0.0, STATUS_USAGE, "--%s: %s comes with any memory, so name its size, such as 128GB",
           option, text);
-    snprintf(out->device, sizeof out->device, "%s", row->name);
-    out->memory_bytes = memory;
-    out->read_bytes_per_second = row->read_bytes_per_second;
-    out->operations_per_second = row->operations_per_second;
-    out->link_bytes_per_second = row->link_bytes_per_second;
+    snprintf(out->device.name, sizeof out->device.name, "%s", row->name);
+    out->device.memory_bytes = memory;
+    out->device.read_bytes_per_second = row->read_bytes_per_second;
+    out->device.operations_per_second = row->operations_per_second;
+    out->device.link_bytes_per_second = row->link_bytes_per_second;
     return STATUS_OK;
 }
 
@@ -143,7 +138,7 @@ static enum status read_devices(const struct plan_machine_request *request, stru
           "describe the machine by --gpus, such as 8x141GB, or by --hosts, such as 2x128GB");
     out->host_count = 1;
     out->devices_per_host = 1;
-    out->network_bytes_per_second = NETWORK_OF_HOSTS;
+    out->device.network_bytes_per_second = NETWORK_OF_HOSTS;
     if (request->hosts != NULL) {
         TRY(split_count("hosts", request->hosts, &out->host_count, &rest));
         CHECK((request->gpus != NULL) == (*rest == '\0'), STATUS_USAGE,
@@ -155,79 +150,22 @@ static enum status read_devices(const struct plan_machine_request *request, stru
     if (request->gpus == NULL) {
         return describe_device("hosts", hosts, sizeof hosts / sizeof hosts[0], rest, out);
     }
-    out->network_bytes_per_second = NETWORK_OF_GPUS;
+    out->device.network_bytes_per_second = NETWORK_OF_GPUS;
     TRY(split_count("gpus", request->gpus, &out->devices_per_host, &rest));
     return describe_device("gpus", gpus, sizeof gpus / sizeof gpus[0], rest, out);
 }
 
-/* A number of the profile, if it has it. */
-static enum status read_number(const struct json *profile, const char *path, const char *key, double *out) {
-    const struct json *value = json_get(profile, key);
-    if (value == NULL) {
-        return STATUS_OK;
-    }
-    double number = json_number(value);
-    CHECK(number > 0.0 && isfinite(number), STATUS_BAD_CONFIG, "%s: \"%s\" is not a number above 0", path,
-          key);
-    *out = number;
-    return STATUS_OK;
-}
-
-static enum status read_profile(const char *path, struct plan_machine *out) {
-    struct json *profile = NULL;
-    enum status status = STATUS_OK;
-    TRY(json_parse_file(path, PROFILE_BYTES_MAX, &profile));
-    const struct {
-        const char *key;
-        double *value;
-    } numbers[] = {
-        {"memory_bytes", &out->memory_bytes},
-        {"read_bytes_per_second", &out->read_bytes_per_second},
-        {"operations_per_second", &out->operations_per_second},
-        {"link_bytes_per_second", &out->link_bytes_per_second},
-        {"link_latency_seconds", &out->link_latency_seconds},
-        {"network_bytes_per_second", &out->network_bytes_per_second},
-        {"network_latency_seconds", &out->network_latency_seconds},
-        {"read_share", &out->read_share},
-        {"compute_share", &out->compute_share},
-    };
-    CHECK_GOTO(json_kind(profile) == JSON_KIND_OBJECT, STATUS_BAD_CONFIG, "%s is not a JSON object", path);
-    for (const struct json_member *member = json_first(profile); member != NULL;
-         member = json_next(profile, member)) {
-        const char *key = json_member_key(member, NULL);
-        bool is_known = strcmp(key, "device") == 0;
-        for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-            is_known = is_known || strcmp(key, numbers[i].key) == 0;
-        }
-        CHECK_GOTO(is_known, STATUS_BAD_CONFIG, "%s: \"%s\" is no number of a device profile", path, key);
-    }
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        TRY_GOTO(read_number(profile, path, numbers[i].key, numbers[i].value));
-    }
-    const char *name = json_text(json_get(profile, "device"), NULL);
-    if (name != NULL) {
-        snprintf(out->device, sizeof out->device, "%s", name);
-    }
-fail:
-    json_free(&profile);
-    return status;
-}
-
 enum status plan_machine_read(const struct plan_machine_request *request, struct plan_machine *out) {
-    *out = (struct plan_machine){
-        .memory_share = request->memory_share,
-        .link_latency_seconds = LINK_LATENCY,
-        .network_latency_seconds = NETWORK_LATENCY,
-        .read_share = READ_SHARE,
-        .compute_share = COMPUTE_SHARE,
-    };
+    *out = (struct plan_machine){.device = device_profile_default(), .memory_share = request->memory_share};
+    out->device.link_latency_seconds = LINK_LATENCY;
+    out->device.network_latency_seconds = NETWORK_LATENCY;
     TRY(read_devices(request, out));
     if (request->profile != NULL) {
-        TRY(read_profile(request->profile, out));
+        TRY(device_profile_read(request->profile, &out->device));
     }
     if (request->link != NULL) {
-        out->network_bytes_per_second = plan_rate_parse(request->link);
-        CHECK(out->network_bytes_per_second > 0.0, STATUS_USAGE,
+        out->device.network_bytes_per_second = plan_rate_parse(request->link);
+        CHECK(out->device.network_bytes_per_second > 0.0, STATUS_USAGE,
               "--link takes a rate such as 25Gbit or 12.5GB/s, not \"%s\"", request->link);
     }
     return STATUS_OK;

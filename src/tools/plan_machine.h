@@ -7,24 +7,14 @@
 #include <stdbool.h>
 
 #include "base/status.h"
+#include "engine/device_profile.h"
 #include "parallel/mesh.h"
 
-enum { PLAN_MACHINE_NAME_BYTES = 48 };
-
 struct plan_machine {
-    char device[PLAN_MACHINE_NAME_BYTES];
+    struct device_profile device;
     int host_count;
     int devices_per_host;
-    double memory_bytes; /* of a device */
-    double memory_share; /* of it, what may be used */
-    double read_bytes_per_second;
-    double operations_per_second;
-    double link_bytes_per_second; /* a device to the others of its host, one way */
-    double link_latency_seconds;
-    double network_bytes_per_second; /* a device to other hosts */
-    double network_latency_seconds;
-    double read_share;    /* of read_bytes_per_second, what kernels reach */
-    double compute_share; /* the same of operations_per_second */
+    double memory_share; /* of a device's memory, what may be used */
 };
 
 /* What the options say; texts are NULL where nothing was said. */

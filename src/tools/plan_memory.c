@@ -28,7 +28,7 @@ int64_t plan_pages_of(const struct plan_request *request, int64_t context_tokens
 }
 
 uint64_t plan_usable_bytes(const struct plan_machine *machine) {
-    return (uint64_t)(machine->memory_bytes * machine->memory_share);
+    return (uint64_t)(machine->device.memory_bytes * machine->memory_share);
 }
 
 uint64_t plan_stage_weight_bytes(const struct plan_stage *stage) {
@@ -235,7 +235,7 @@ enum status plan_check_memory(const struct plan *plan) {
             "a rank of stage %d needs %.2f GB (%s), but %.2f of %.2f GB may be used: take more ranks, or "
             "lower --max-model-len, --max-num-seqs or --max-num-batched-tokens",
             stage, (double)most / 1e9, string_buffer_text(&text), (double)usable / 1e9,
-            plan->machine.memory_bytes / 1e9);
+            plan->machine.device.memory_bytes / 1e9);
     }
     string_buffer_deinit(&text);
     return status;

@@ -50,11 +50,11 @@ void plan_report_setting(const struct plan_model *model, const struct plan_machi
     model->model->family->describe(model->model, out);
     ADD("; %.1f GB of weights\n", gigabytes(weights));
     ADD("machine   %d host%s with %d x %s: %.0f GB each, %.1f usable; reads %.2f TB/s, computes %.0f T/s\n",
-        machine->host_count, machine->host_count == 1 ? "" : "s", machine->devices_per_host, machine->device,
-        machine->memory_bytes / 1e9, gigabytes(plan_usable_bytes(machine)),
-        machine->read_bytes_per_second / 1e12, machine->operations_per_second / 1e12);
+        machine->host_count, machine->host_count == 1 ? "" : "s", machine->devices_per_host,
+        machine->device.name, machine->device.memory_bytes / 1e9, gigabytes(plan_usable_bytes(machine)),
+        machine->device.read_bytes_per_second / 1e12, machine->device.operations_per_second / 1e12);
     ADD("links     %.1f GB/s in a host, %.2f GB/s between hosts, for each device and direction\n",
-        machine->link_bytes_per_second / 1e9, machine->network_bytes_per_second / 1e9);
+        machine->device.link_bytes_per_second / 1e9, machine->device.network_bytes_per_second / 1e9);
     ADD("request   %d sequences of up to %lld tokens, steps of %d tokens, %d drafts, %s numerics\n",
         request->sequence_limit, (long long)request->context_tokens, request->step_tokens,
         request->draft_limit, numerics_name(request->numerics));
@@ -143,6 +143,23 @@ static void append_traffic(const char *name, const struct plan *plan, const stru
     ADD("\n");
 }
 
+/* What attention gathers where rows are shared, by kind of layers. */
+static void append_gathers(const struct plan *plan, struct string_buffer *out) {
+    struct plan_gather gather = {0};
+    const char *separator = "  attention gathers ";
+    while (plan_next_gather(plan->model->model, &plan->request, &gather)) {
+        ADD("%s%s in %d layers from %d on: %zu bytes a row (%s %zu)", separator,
+            gather.is_late ? "late" : "early", gather.layer_count, gather.first_layer,
+            (gather.is_late ? gather.late_bytes : gather.early_bytes) + gather.chosen_bytes,
+            gather.is_late ? "early" : "late",
+            (gather.is_late ? gather.early_bytes : gather.late_bytes) + gather.chosen_bytes);
+        separator = ", ";
+    }
+    if (gather.layer_count > 0) {
+        ADD("\n");
+    }
+}
+
 /* What takes most of a step. */
 enum limit { LIMIT_BOUNDARIES, LIMIT_LINKS, LIMIT_COMPUTING, LIMIT_READING };
 
@@ -204,6 +221,7 @@ void plan_report_layout(const struct plan *plan, struct string_buffer *out) {
     if (mesh_rank_count(mesh) > 1) {
         append_traffic("decode", plan, &plan->decode_traffic, out);
         append_traffic("prefill", plan, &plan->prefill_traffic, out);
+        append_gathers(plan, out);
     }
     append_speed(plan, out);
     struct string_buffer warnings = {0};

@@ -65,3 +65,50 @@ bool plan_moves_experts(const struct plan_request *request) {
 int plan_expert_copies(const struct plan_request *request) {
     return plan_moves_experts(request) ? request->expert_copies : 0;
 }
+
+static bool gather_alike(const struct model *model, enum dtype activation, int a, int b) {
+    struct attention_rows of_a;
+    struct attention_rows of_b;
+    model->family->describe_attention_rows(model, activation, a, &of_a);
+    model->family->describe_attention_rows(model, activation, b, &of_b);
+    return of_a.hidden_bytes == of_b.hidden_bytes && of_a.projected_bytes == of_b.projected_bytes &&
+           of_a.chosen_bytes == of_b.chosen_bytes;
+}
+
+/* The layers from `layer` on that gather as it does; 0 if an earlier one does too. */
+static int count_alike(const struct model *model, enum dtype activation, int layer) {
+    int count = 0;
+    for (int l = 0; l < model->layer_count; l++) {
+        if (gather_alike(model, activation, layer, l)) {
+            count++;
+            if (l < layer) {
+                return 0;
+            }
+        }
+    }
+    return count;
+}
+
+bool plan_next_gather(const struct model *model, const struct plan_request *request,
+                      struct plan_gather *out) {
+    enum dtype activation = numerics_activation_dtype(request->numerics);
+    int layer = out->layer_count == 0 ? 0 : out->first_layer + 1;
+    if (!plan_shares_rows(request, request->step_tokens)) {
+        return false;
+    }
+    for (; layer < model->layer_count; layer++) {
+        int count = count_alike(model, activation, layer);
+        if (count > 0) {
+            struct attention_rows rows;
+            model->family->describe_attention_rows(model, activation, layer, &rows);
+            *out = (struct plan_gather){.first_layer = layer,
+                                        .layer_count = count,
+                                        .is_late = plan_gathers_late(request),
+                                        .early_bytes = rows.hidden_bytes,
+                                        .late_bytes = rows.projected_bytes,
+                                        .chosen_bytes = rows.chosen_bytes};
+            return true;
+        }
+    }
+    return false;
+}

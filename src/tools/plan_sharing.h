@@ -32,4 +32,20 @@ enum expert_exchange plan_expert_exchange(const struct model *model, const struc
 /* Whether attention gathers what its first projections give, rather than rows. */
 bool plan_gathers_late(const struct plan_request *request);
 
+/* Layers whose attention gathers alike; bytes are those of a row. */
+struct plan_gather {
+    int first_layer;
+    int layer_count;
+    bool is_late;
+    size_t early_bytes;  /* the row itself, */
+    size_t late_bytes;   /* what its first projections give, */
+    size_t chosen_bytes; /* and besides, either way, which entries it attends to */
+};
+
+/*
+ * The kind of layers after the one that `out` holds, by first layer; `out` zeroed: the first. False behind
+ * the last, and where no step's rows are shared.
+ */
+bool plan_next_gather(const struct model *model, const struct plan_request *request, struct plan_gather *out);
+
 #endif

@@ -6,24 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/stage_point.h"
 #include "tools/plan_traffic.h"
-
-/*
- * Chance that the draft at a position is accepted, if two are made: V4-Flash, one request (spec
- * parallelism 4.7). Further ones are taken to halve.
- */
-static const double ACCEPTED_FIRST = 0.77;
-static const double ACCEPTED_SECOND = 0.38;
-
-double plan_tokens_per_round(int drafts) {
-    double tokens = 1.0;
-    double accepted = ACCEPTED_SECOND;
-    for (int i = 0; i < drafts; i++) {
-        tokens += i == 0 ? ACCEPTED_FIRST : accepted;
-        accepted /= i == 0 ? 1.0 : 2.0;
-    }
-    return tokens;
-}
 
 int plan_groups_in_flight(const struct plan *plan, int64_t running_sequences) {
     int groups =
@@ -65,15 +49,16 @@ static double link_seconds(const struct plan *plan, enum mesh_group group, doubl
     const struct plan_machine *machine = &plan->machine;
     int size = mesh_group_size(&plan->request.mesh, group);
     bool is_local = plan->is_group_local[group];
-    double rate = is_local ? machine->link_bytes_per_second : machine->network_bytes_per_second;
-    double latency = is_local ? machine->link_latency_seconds : machine->network_latency_seconds;
+    double rate = is_local ? machine->device.link_bytes_per_second : machine->device.network_bytes_per_second;
+    double latency =
+        is_local ? machine->device.link_latency_seconds : machine->device.network_latency_seconds;
     return size == 1 ? 0.0 : bytes / rate + exchanges * ceil(log2(size)) * latency;
 }
 
 static void add_limits(const struct plan *plan, double bytes, double operations, double link,
                        struct plan_seconds *out) {
-    double read = bytes / (plan->machine.read_bytes_per_second * plan->machine.read_share);
-    double compute = operations / (plan->machine.operations_per_second * plan->machine.compute_share);
+    double read = device_profile_read_seconds(&plan->machine.device, bytes);
+    double compute = device_profile_compute_seconds(&plan->machine.device, operations);
     out->read += read;
     out->compute += compute;
     out->link += link;
@@ -190,8 +175,9 @@ double plan_hop_seconds(const struct plan *plan, const struct plan_tick *tick) {
     struct plan_traffic traffic = plan_traffic_make(&input);
     const struct plan_machine *machine = &plan->machine;
     bool is_local = plan->is_group_local[MESH_GROUP_PIPELINE];
-    double rate = is_local ? machine->link_bytes_per_second : machine->network_bytes_per_second;
-    double latency = is_local ? machine->link_latency_seconds : machine->network_latency_seconds;
+    double rate = is_local ? machine->device.link_bytes_per_second : machine->device.network_bytes_per_second;
+    double latency =
+        is_local ? machine->device.link_latency_seconds : machine->device.network_latency_seconds;
     return plan->request.mesh.pipeline == 1 ? 0.0 : traffic.boundary_bytes / rate + latency;
 }
 
@@ -214,7 +200,7 @@ void plan_speed_sum(struct plan *plan, int64_t running_sequences) {
     double turns = plan_groups_in_flight(plan, running_sequences) * slowest;
     double replicas = plan->request.mesh.data;
     speed->running_sequences = running_sequences;
-    speed->tokens_per_round = plan_tokens_per_round(plan->request.draft_limit);
+    speed->tokens_per_round = stage_point_tokens(plan->request.draft_limit);
     speed->cycle_seconds = turns > sum ? turns : sum;
     speed->tokens_per_second =
         replicas * (double)running_sequences * speed->tokens_per_round / speed->cycle_seconds;

@@ -34,10 +34,6 @@ enum status plan_block_seconds(const struct plan *plan, const struct plan_block 
 /* From one stage to the next: the boundary over the slowest link, and its gathering there. */
 double plan_hop_seconds(const struct plan *plan, const struct plan_tick *tick);
 
-/* Tokens that a sequence gets per round of `drafts` drafts, by acceptances as reported for real checkpoints.
- */
-double plan_tokens_per_round(int drafts);
-
 /* Fills plan->speed from the times of stages and hops. */
 void plan_speed_sum(struct plan *plan, int64_t running_sequences);
 

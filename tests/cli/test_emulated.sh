@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The program on processors that this machine is not. Usage: test_emulated.sh PROGRAM SOURCE_DIR
+# The program on processors that this machine is not (B169, B177). Usage: test_emulated.sh PROGRAM SOURCE_DIR
 #
 # The same answer must come from a processor without AVX, from one with AVX2, and from this one.
 set -u

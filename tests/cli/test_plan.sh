@@ -37,6 +37,10 @@ expect "spelt out" "layout    dp 2, pp 1, tp 4 on 8 ranks" --config "$flash" --g
 expect "copies" "tp 8, ep, sp, 16 copies of experts on 8 ranks" --config "$pro" --gpus 8xh200 -tp 8 --enable-eplb \
     --eplb-config '{"num_redundant_experts":16}'
 expect "hosts" "(between hosts)" --config "$flash" --hosts 2x128GB --link 25Gbit -pp 2
+late="late in 2 layers from 0 on: 3072 bytes a row (early 8192), late in 21 layers from 2 on: 15360 bytes a row (early 10240)"
+expect "gathers" "  attention gathers $late, late in 20 layers from 3 on" --config "$flash" --gpus 8xh200 -tp 8
+expect "early gathers" "early in 20 layers from 3 on: 8192 bytes a row (late 7168)" --config "$flash" --gpus 8xh200 -tp 8 \
+    --sp-gather early
 expect "partition" "0-19" --config "$flash" --hosts 2x128GB -pp 2 --pp-layer-partition 20,23
 expect "drafts" "embedding for drafts 1.06 GB" --config "$flash" --hosts 2x128GB -pp 2 --pp-layer-partition 20,23 \
     --speculative-config '{"method":"mtp","num_speculative_tokens":1}'
@@ -70,6 +74,13 @@ for stage in best["stages"]:
     parts = ("weights_total_bytes", "state_fixed_bytes", "step_bytes", "boundary_bytes", "draft_bytes")
     assert sum(stage[part] for part in parts) == stage["fixed_bytes"]
 PYTHON
+
+gathers='import json, sys; print([[k["layers"], k["choice"], k["early_row_bytes"], k["late_row_bytes"], k["chosen_row_bytes"],
+    k["first_layer"]] for k in json.load(sys.stdin)["layouts"][0]["attention_gathers"]])'
+gathers() { run --config "$flash" --gpus 8xh200 --json -tp 8 "$@" | python3 -c "$gathers"; }
+[ "$(gathers)" = "[[2, 'late', 8192, 3072, 0, 0], [21, 'late', 8192, 13312, 2048, 2], [20, 'late', 8192, 7168, 0, 3]]" ] ||
+    fail "gathers in json: $(gathers)"
+[ "$(gathers --sp off)" = "[]" ] || fail "gathers without shared rows: $(gathers --sp off)"
 
 refuse "no model" 2 "--config or a checkpoint by --model" --gpus 8xh200
 refuse "both" 2 "either a config.json" --config "$flash" --model "$2/models/mini-v4" --gpus 8xh200

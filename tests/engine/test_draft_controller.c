@@ -64,6 +64,7 @@ static void fixed_length_is_limit_or_room(void **state) {
     assert_null(controller);
 }
 
+/* M-40: a table by how many run, which caps what the controller may choose. */
 static void schedule_caps_by_running_sequences(void **state) {
     (void)state;
     static const struct draft_schedule_row rows[] = {{1, 9}, {3, 2}, {6, 0}};

@@ -315,6 +315,33 @@ static void choice_is_the_best_of_all(void **state) {
     draft_acceptance_deinit(&acceptance);
 }
 
+/* Rows of prompts are paid for anyway: where every row costs the same, drafts gain with them what they gain
+ * without.
+ */
+static void prompts_in_a_tick_change_no_gain(void **state) {
+    (void)state;
+    struct draft_acceptance acceptance;
+    struct draft_choice *choice;
+    struct draft_costs costs = {0};
+    struct draft_values values[2];
+    const struct draft_candidate candidate = {.draft_room = CHOICE_LIMIT};
+    assert_int_equal(draft_acceptance_init(&acceptance, 1), STATUS_OK);
+    assert_int_equal(draft_choice_create(1, CHOICE_LIMIT, &choice), STATUS_OK);
+    draft_acceptance_start(&acceptance, 0, 0, true);
+    set_costs(&costs, 0.05);
+    for (int i = 0; i < 2; i++) {
+        struct draft_tick tick = {&candidate, 1, i == 0 ? 0 : 60, 0, 100};
+        draft_choice_evaluate(choice, &costs, &acceptance, &tick, CHOICE_LIMIT, &values[i]);
+        assert_near(values[i].step_seconds, i == 0 ? 1.05 : 1 + 0.05 * 61, 0.02);
+    }
+    assert_int_equal(values[0].length_max, CHOICE_LIMIT);
+    for (int k = 1; k <= CHOICE_LIMIT; k++) {
+        assert_near(values[1].gain[k], values[0].gain[k], 0.03);
+    }
+    draft_choice_destroy(&choice);
+    draft_acceptance_deinit(&acceptance);
+}
+
 /* Fills a window with drafting and ends a probe; rates in tokens per second. Returns the ticks it took. */
 static int64_t guard_window(struct draft_guard *guard, int32_t load, double draft_rate, double plain_rate,
                             int64_t tick) {
@@ -359,6 +386,41 @@ static void guard_forgives_one_loss(void **state) {
         guard_window(&guard, 1, i % 2 == 0 ? 0.9 : 1.1, 1, i);
     }
     assert_int_equal(guard.trips, 0);
+}
+
+/* How long drafting is forbidden by two losses in a row at `tick`. */
+static int64_t hold_after_losses(struct draft_guard *guard, int64_t tick) {
+    int64_t length = 0;
+    guard_window(guard, 4, 0.9, 1, tick);
+    guard_window(guard, 4, 0.9, 1, tick);
+    while (draft_guard_holds(guard, 4, tick + 1 + length)) {
+        length++;
+    }
+    return length;
+}
+
+/* Earlier trips count until drafting has won by 2 %. */
+static void guard_forgives_trips_for_a_sure_gain(void **state) {
+    (void)state;
+    struct draft_guard guard = {0};
+    int64_t first = hold_after_losses(&guard, 1000000);
+    guard_window(&guard, 4, 1.01, 1, 2000000);
+    assert_int_equal(hold_after_losses(&guard, 3000000), 2 * first);
+    guard_window(&guard, 4, 1.03, 1, 4000000);
+    assert_int_equal(hold_after_losses(&guard, 5000000), first);
+}
+
+/* A machine that has become four times as fast since the last probe is compared with what it is now. */
+static void guard_forgets_a_slower_past(void **state) {
+    (void)state;
+    struct draft_guard guard = {0};
+    for (int i = 0; i < 2000; i++) {
+        draft_guard_add_drafting(&guard, 4, i < 1000 ? 0.5 : 2, 1);
+    }
+    draft_guard_begin_probe(&guard);
+    while (!draft_guard_add_probe(&guard, 4, 1.5, 1, 0)) {
+    }
+    assert_near(guard.probe_gain, 2 / 1.5, 0.03);
 }
 
 /* M-37: 16 of 2048 ticks in the long run or, with a clear gain, fewer; sooner at first and with another load.
@@ -410,6 +472,61 @@ static void a_length_is_left_at_once_at_another_load(void **state) {
     assert_int_equal(phases.phase, DRAFT_PHASE_STEADY);
 }
 
+/* Phases without drafts, at a tick when a trial is due. */
+static struct draft_phases phases_at_rest(enum draft_phase phase) {
+    struct draft_phases phases;
+    draft_phases_init(&phases);
+    phases.phase = phase;
+    phases.next_trial_tick = 0;
+    return phases;
+}
+
+static const struct draft_moment at_rest = {.tick = 5, .sequence_count = 4, .load = 4, .draft_limit = 4};
+
+/* What trials have lost is earned before the next one begins. */
+static void no_trial_begins_in_debt(void **state) {
+    (void)state;
+    struct draft_guard guard = {0};
+    struct draft_phases phases = phases_at_rest(DRAFT_PHASE_STEADY);
+    phases.purse_ticks = -0.001;
+    assert_false(draft_phases_decide(&phases, &guard, &at_rest, &drafts_lose).begins_trial);
+    draft_phases_account(&phases, 4, 1, false);
+    assert_true(draft_phases_decide(&phases, &guard, &at_rest, &drafts_lose).begins_trial);
+}
+
+/* A trial that looked well begins drafting only if it still does once steps without drafts were measured
+ * anew. */
+static void a_trial_is_confirmed(void **state) {
+    (void)state;
+    for (int pays = 0; pays < 2; pays++) {
+        struct draft_guard guard = {0};
+        struct draft_phases phases = phases_at_rest(DRAFT_PHASE_CONFIRM);
+        const struct draft_values *values = pays ? &drafts_pay : &drafts_lose;
+        struct draft_decision decision;
+        do {
+            decision = draft_phases_decide(&phases, &guard, &at_rest, values);
+        } while (phases.phase == DRAFT_PHASE_CONFIRM);
+        assert_int_equal(decision.regime, pays ? DRAFT_REGIME_DRAFT : DRAFT_REGIME_COLD);
+        assert_int_equal(phases.length, pays ? 2 : 0);
+    }
+}
+
+/* M-36: the draft layer keeps up for a while after drafting stopped, where that costs little of a step. */
+static void staying_warm_may_cost_little(void **state) {
+    (void)state;
+    for (int is_cheap = 0; is_cheap < 2; is_cheap++) {
+        struct draft_guard guard = {0};
+        struct draft_phases phases = phases_at_rest(DRAFT_PHASE_STEADY);
+        struct draft_values values = drafts_lose;
+        values.broad_gain = 0.985;
+        values.catch_up_seconds = is_cheap ? 0.019 : 0.021;
+        phases.next_trial_tick = 1000;
+        phases.off_ticks = 0;
+        assert_int_equal(draft_phases_decide(&phases, &guard, &at_rest, &values).regime,
+                         is_cheap ? DRAFT_REGIME_WARM : DRAFT_REGIME_COLD);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(curve_is_linear_between_measurements),
@@ -425,9 +542,15 @@ int main(void) {
         cmocka_unit_test(doubtful_and_confident_sequences_part),
         cmocka_unit_test(failures_of_a_filling_window_count_less),
         cmocka_unit_test(choice_is_the_best_of_all),
+        cmocka_unit_test(prompts_in_a_tick_change_no_gain),
         cmocka_unit_test(a_length_is_left_at_once_at_another_load),
+        cmocka_unit_test(no_trial_begins_in_debt),
+        cmocka_unit_test(a_trial_is_confirmed),
+        cmocka_unit_test(staying_warm_may_cost_little),
         cmocka_unit_test(guard_trips_after_two_losses_and_backs_off),
         cmocka_unit_test(guard_forgives_one_loss),
+        cmocka_unit_test(guard_forgives_trips_for_a_sure_gain),
+        cmocka_unit_test(guard_forgets_a_slower_past),
         cmocka_unit_test(guard_probes_rarely_when_drafting_wins),
         cmocka_unit_test(load_ignores_small_changes),
     };

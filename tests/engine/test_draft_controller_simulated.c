@@ -1,7 +1,7 @@
 /*
  * The controller on simulated machines, against the same machine without drafts and with every fixed number
  * of them: it must come within 1 % of the best, and never lose 1 % to drafting nothing (spec parallelism,
- * M-37).
+ * M-37, T-19).
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
-/* The generator against the known answers of its authors' distribution (Random123), and the Gumbel numbers.
+/* The generator of all noise (M-21) against the known answers of its authors' distribution (Random123), and
+ * the Gumbel numbers.
  */
 #include <math.h>
 #include <setjmp.h>

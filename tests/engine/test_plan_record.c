@@ -109,6 +109,7 @@ static void test_a_step_comes_back(void **state) {
     expect_step(&out.step);
 }
 
+/* M-5: rows and positions are the plan's. */
 static void test_a_draft_comes_back(void **state) {
     static const int32_t source_rows[] = {4, 3, 2, 1, 0};
     struct plan_record record = {.kind = PLAN_KIND_DRAFT,
@@ -217,6 +218,7 @@ static struct plan_record make_round(void) {
                                           .group = 1}};
 }
 
+/* P-15, P-16: all that a rank needs to know of a tick is in its record. */
 static void test_a_round_comes_back(void **state) {
     struct plan_record record = make_round();
     struct plan_record out;

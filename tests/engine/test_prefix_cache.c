@@ -94,7 +94,8 @@ static void a_growing_prompt_reads_only_what_is_new(void **state) {
     tear_down(&fixture);
 }
 
-/* The longest prefix of tokens that is cached, with a limit, and what is left of it without a snapshot. */
+/* M-14: the longest prefix of tokens that is cached, with a limit, and what is left of it without a snapshot.
+ */
 static void a_match_ends_at_a_snapshot(void **state) {
     (void)state;
     struct fixture fixture;

@@ -1,4 +1,4 @@
-/* The prefix cache against a naive one, over seeded sequences of operations. */
+/* The prefix cache (M-27) against a naive one, over seeded sequences of operations. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

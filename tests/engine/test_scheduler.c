@@ -136,7 +136,7 @@ static void test_requests_fill_all_pages(void **state) {
     world_destroy(world);
 }
 
-/* A running answer gets a token in every step, whatever long prompts arrive. */
+/* P-32: a running answer gets a token in every step, whatever long prompts arrive. */
 static void test_prompts_do_not_delay_answers(void **state) {
     (void)state;
     struct world_setting setting = {.seed = 7, .slots = 4, .rows = 8, .pages = 80, .requests = 4};

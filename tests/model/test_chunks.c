@@ -111,6 +111,7 @@ static void check_even_chunks(struct fixture *fixture, struct engine_core *engin
     check_chunks(fixture, engine, numerics, chunks, count);
 }
 
+/* T-9: all sizes give the state and the logits of one chunk. */
 static void test_even_chunks(void **state) {
     struct fixture *fixture = *state;
     static const int32_t sizes[] = {2, 3, 5, 7, 64, 128, 130, LENGTH};
@@ -137,7 +138,7 @@ static void test_ragged_chunks(void **state) {
     }
 }
 
-/* Few tokens before or after most: what a chunk sees depends on its position, not on its length. */
+/* B05, T-9: few tokens before or after most: what a chunk sees depends on its position, not on its length. */
 static void test_uneven_splits(void **state) {
     struct fixture *fixture = *state;
     static const struct {

@@ -200,7 +200,8 @@ static unsigned char *copy_ring(const struct engine_core *engine, int32_t slot, 
     return NULL;
 }
 
-/* Catch-up in one pass leaves the same ring as full passes row by row, and rows that were not run alone. */
+/* M-11, M-12: catch-up in one pass leaves the same ring as full passes row by row, and rows that were not run
+ * alone. */
 static void test_catch_up_writes_the_same_state(void **state) {
     const struct fixture *fixture = *state;
     for (int numerics = 0; numerics < NUMERICS_COUNT; numerics++) {
@@ -313,7 +314,7 @@ static void run_directly(struct engine_core *engine, const int32_t *tokens, int3
     free(direct.staging);
 }
 
-/* Steps 2..K of several sequences, in another order each time, against the model's functions by hand. */
+/* M-7: steps 2..K of several sequences, in another order each time, against the model's functions by hand. */
 static void test_recycling(void **state) {
     const struct fixture *fixture = *state;
     static const int orders[DRAFTS][SEQUENCES] = {{0, 1, 2}, {2, 0, 1}, {1, 0, 2}};

@@ -39,6 +39,7 @@ static void expect_refused(const char *directory, int draft_limit, enum status e
     assert_null(engine);
 }
 
+/* B29: the matrix and the scale that was looked for are named. */
 static void test_missing_scales(void **state) {
     const struct tiny_fixture *fixture = *state;
     static const char *const stems[] = {"layers.1.attn.wq_a", "layers.2.ffn.experts.3.w2", "mtp.0.attn.wkv"};
@@ -84,7 +85,8 @@ static void test_missing_and_unknown_tensors(void **state) {
     fixture_remove(directory);
 }
 
-/* Copies of the shared embedding and head under the draft layer's name, as some exports hold (spec 3.2). */
+/* B33: copies of the shared embedding and head under the draft layer's name, as some exports hold (spec 3.2).
+ */
 static void test_tolerated_copies(void **state) {
     const struct tiny_fixture *fixture = *state;
     static const char *const extras[] = {"mtp.0.emb.tok_emb.weight", "mtp.0.embed.weight",
@@ -98,7 +100,7 @@ static void test_tolerated_copies(void **state) {
     fixture_remove(directory);
 }
 
-/* Expert ids are integers of 64 bits in the file; one that is no expert is named with its row. */
+/* B12: expert ids are integers of 64 bits in the file; one that is no expert is named with its row. */
 static void test_expert_table_out_of_range(void **state) {
     const struct tiny_fixture *fixture = *state;
     static const int64_t ids[] = {8, -1, INT64_MAX};
@@ -126,8 +128,8 @@ static void run_tokens(const char *directory, enum sluice_numerics numerics, flo
 }
 
 /*
- * The same scales as exponent bytes and as floats: the same bits. Among them the smallest two exponents, 1,
- * and the largest one over codes that are all zero.
+ * B27: the same scales as exponent bytes and as floats: the same bits. Among them the smallest two exponents,
+ * 1, and the largest one over codes that are all zero.
  */
 static void test_scale_types(void **state) {
     const struct tiny_fixture *fixture = *state;
@@ -161,7 +163,7 @@ static void test_scale_types(void **state) {
     fixture_remove(floats);
 }
 
-/* A shard that is gone, empty, or no file: named, never zeros in its place. */
+/* B35: a shard that is gone, empty, or no file: named, never zeros in its place. */
 static void test_damaged_shards(void **state) {
     const struct tiny_fixture *fixture = *state;
     static const char second[] = "model-00002-of-00003.safetensors";

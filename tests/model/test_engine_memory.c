@@ -335,7 +335,8 @@ static void record_rounds(const struct sluice_engine_options *options, struct re
 
 /*
  * Whole rounds of an engine that could draft, but whose schedule says no drafts, are the same list of
- * kernels, copies and fills, of the same sizes, as those of one without draft layer (M-1, M-36).
+ * kernels, copies and fills, of the same sizes, as those of one without draft layer (M-1, M-36, P-39; T-21
+ * without a clock).
  */
 static void test_cold_rounds_do_nothing_more(void **state) {
     const struct fixture *fixture = *state;

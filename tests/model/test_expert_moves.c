@@ -77,8 +77,8 @@ static void expect_told(const struct engine_core *engine, double imbalance) {
 }
 
 /*
- * The same token over and over goes to the same few experts: these are spread, at the announced step and not
- * before, and no logit notices.
+ * D-4: the same token over and over goes to the same few experts: these are spread, at the announced step and
+ * not before, and no logit notices.
  */
 static void experts_move_to_where_there_is_less_to_do(void **state) {
     (void)state;

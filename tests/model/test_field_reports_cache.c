@@ -53,8 +53,8 @@ static void expect_same_text(const struct sequence *actual, const struct sequenc
 }
 
 /*
- * The same prompt again gave an empty answer, for the window was not restored: 5 windows, cold, three times
- * again, and once more after 50 other requests.
+ * B87: the same prompt again gave an empty answer, for the window was not restored: 5 windows, cold, three
+ * times again, and once more after 50 other requests.
  */
 static void test_same_prompt_again(void **state) {
     enum { OTHERS = TESTS_ARE_SHORT ? 12 : 50 };
@@ -86,8 +86,8 @@ static void test_same_prompt_again(void **state) {
 }
 
 /*
- * Cache and drafts together lost accuracy, each alone did not: prompts with a common beginning, in all four
- * settings, twice each.
+ * B89: cache and drafts together lost accuracy, each alone did not: prompts with a common beginning, in all
+ * four settings, twice each.
  */
 static void test_cache_and_drafts_together(void **state) {
     enum { PROMPTS = TESTS_ARE_SHORT ? 8 : 30, COMMON = PAGE + 20, OWN = 20, ANSWER = 12 };
@@ -132,8 +132,8 @@ static void test_cache_and_drafts_together(void **state) {
 }
 
 /*
- * Pushed out one token past a block, read again, its new token was dropped: pushed out around the ends of
- * pages, with and without a cache that keeps its beginning, with and without drafts.
+ * B91: pushed out one token past a block, read again, its new token was dropped: pushed out around the ends
+ * of pages, with and without a cache that keeps its beginning, with and without drafts.
  */
 static void test_pushed_out_at_page_ends(void **state) {
     static const int32_t lengths[] = {PAGE - 1, PAGE, PAGE + 1, 2 * PAGE - 1, 2 * PAGE, 2 * PAGE + 1};
@@ -168,8 +168,8 @@ static void test_pushed_out_at_page_ends(void **state) {
 }
 
 /*
- * A client left and its request ran on to its limit: given up while it waits, in the second of five chunks of
- * its prompt and while it answers, it ends with the next step, and all its pages are there again.
+ * B93: a client left and its request ran on to its limit: given up while it waits, in the second of five
+ * chunks of its prompt and while it answers, it ends with the next step, and all its pages are there again.
  */
 static void test_given_up_in_each_phase(void **state) {
     (void)state;
@@ -207,8 +207,8 @@ static void test_given_up_in_each_phase(void **state) {
 }
 
 /*
- * A prompt that grows by 30 tokens each time was read as a whole, or from the same place every time: what is
- * run is the new part, and a window and a page at most.
+ * B95: a prompt that grows by 30 tokens each time was read as a whole, or from the same place every time:
+ * what is run is the new part, and a window and a page at most.
  */
 static void test_growing_prompt(void **state) {
     struct sluice_engine_options options = cached_options();
@@ -227,7 +227,7 @@ static void test_growing_prompt(void **state) {
     round_driver_close(&driver);
 }
 
-/* Two conversations that took turns wiped each other's cache though most pages were free. */
+/* B97: two conversations that took turns wiped each other's cache though most pages were free. */
 static void test_conversations_that_alternate(void **state) {
     enum { TURNS = 3, QUESTION = 70, ANSWER = 20, LENGTH = TURNS * (QUESTION + ANSWER) };
     struct sluice_engine_options options = cached_options();
@@ -256,7 +256,8 @@ static void test_conversations_that_alternate(void **state) {
     round_driver_close(&driver);
 }
 
-/* At idle, pages that are free and pages that are cached are all pages; without the cache, all are free. */
+/* B102: at idle, pages that are free and pages that are cached are all pages; without the cache, all are
+ * free. */
 static void test_nothing_lost_at_idle(void **state) {
     enum { REQUESTS = TESTS_ARE_SHORT ? 40 : 200 };
     static struct sequence sequences[REQUESTS];
@@ -308,6 +309,7 @@ static void expect_same_in_chunks(const char *directory, const int32_t *prompt, 
     sequence_deinit(&sequences[1]);
 }
 
+/* B99: a chunk that started at 32768 failed. */
 static void test_chunks_start_anywhere(void **state) {
     enum { LONG = TESTS_ARE_SHORT ? 3000 : 40000 };
     static const struct config_change one_layer[] = {

@@ -91,8 +91,8 @@ static void expect_same_drafts(const struct history *actual, const struct histor
 }
 
 /*
- * The draft layer's row at a page's last position depends on the next token, which the page does not cover:
- * a prompt that parts from another one right there reused a wrong row. Around the end of the page.
+ * B81, M-14: the draft layer's row at a page's last position depends on the next token, which the page does
+ * not cover: a prompt that parts from another one right there reused a wrong row. Around the end of the page.
  */
 static void test_prompts_that_part_at_a_page(void **state) {
     static int32_t text[TEXT];
@@ -129,7 +129,7 @@ static bool is_first_right(const struct history *history, const struct sequence 
     return history->drafted[known].drafts[0] == sequence->tokens[known];
 }
 
-/* The first draft was worse the more drafts followed it. Where both runs draft, it is the same. */
+/* B83: the first draft was worse the more drafts followed it. Where both runs draft, it is the same. */
 static void test_first_draft_does_not_depend_on_others(void **state) {
     static int32_t text[TEXT];
     static struct histories with_one, with_five;
@@ -163,8 +163,8 @@ static void test_first_draft_does_not_depend_on_others(void **state) {
 }
 
 /*
- * Draft passes of requests in company used page tables of another moment, and fewer drafts were accepted:
- * eight at once, with prompts around the window, draft and accept what each does alone.
+ * B85, M-8: draft passes of requests in company used page tables of another moment, and fewer drafts were
+ * accepted: eight at once, with prompts around the window, draft and accept what each does alone.
  */
 static void test_acceptance_in_company(void **state) {
     static const size_t lengths[4] = {WINDOW - 1, WINDOW, WINDOW + 1, 3 * WINDOW};

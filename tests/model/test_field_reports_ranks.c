@@ -114,7 +114,8 @@ static void odd_numbers_of_stages_give_the_same(void **state) {
     assert_non_null(strstr(sluice_last_error(), "8 layers"));
 }
 
-/* B45 (TensorRT-LLM 12555): the draft layer was on no stage, and the last one waited for its weights. */
+/* B45 (TensorRT-LLM 12555), M-44: the draft layer was on no stage, and the last one waited for its weights.
+ */
 static void drafts_survive_stages(void **state) {
     static const int stages[] = {2, 4};
     static const int drafts[] = {1, 3};
@@ -147,7 +148,7 @@ static void short_first_requests_pass_all_stages(void **state) {
     sluice_engine_close(&engine);
 }
 
-/* As B50 and B52, of the ranks of one stage: most have no row of a step of one, and must take part. */
+/* As B50 and B52 (E-19), of the ranks of one stage: most have no row of a step of one, and must take part. */
 static void ranks_without_rows_take_part(void **state) {
     static struct answer alone;
     static struct answer answer;

@@ -212,6 +212,7 @@ static struct forced_run *make_forced(const struct fixture *fixture) {
     return run;
 }
 
+/* T-10, M-9: every count in every round, up to the end of the context. */
 static void test_every_accepted_count(void **state) {
     struct fixture *fixture = *state;
     for (int numerics = NUMERICS_COUNT - 1; numerics >= 0; numerics--) {
@@ -260,8 +261,9 @@ static void shorten_rings(struct engine_core *core, const char *name, int rows) 
 }
 
 /*
- * Rings without the rows that drafts need give other logits: the test above looks where it hurts. Two rows,
- * for one is there so that a step can be run again from its first row (test_rollback); rounds keep that row.
+ * T-11, M-22, M-23: rings without the rows that drafts need give other logits: the test above looks where it
+ * hurts. Two rows, for one is there so that a step can be run again from its first row (test_rollback);
+ * rounds keep that row.
  */
 static void test_shorter_rings_fail(void **state) {
     const struct fixture *fixture = *state;
@@ -316,8 +318,8 @@ static size_t first_place(const int32_t *text, int32_t token) {
 }
 
 /*
- * One accepted run held a stop and crossed the limit: the earlier one counts, and nothing comes after it.
- * Stop at the 3rd token with a limit of 5, and at the 6th.
+ * B65: one accepted run held a stop and crossed the limit: the earlier one counts, and nothing comes after
+ * it. Stop at the 3rd token with a limit of 5, and at the 6th.
  */
 static void test_earliest_end_in_a_run(void **state) {
     struct fixture *fixture = *state;
@@ -379,8 +381,8 @@ static bool accept(void *context, int32_t token) {
 }
 
 /*
- * A grammar that ended inside an accepted run was asked for one more mask, and the answer was lost. Sentences
- * of all lengths up to twice a run, so the end lies at every place of one.
+ * B68, M-10: a grammar that ended inside an accepted run was asked for one more mask, and the answer was
+ * lost. Sentences of all lengths up to twice a run, so the end lies at every place of one.
  */
 static void test_grammar_ends_in_a_run(void **state) {
     const struct fixture *fixture = *state;
@@ -400,7 +402,7 @@ static void test_grammar_ends_in_a_run(void **state) {
 }
 
 /*
- * Two and more drafts put begin-of-text tokens after partly accepted runs: greedy text and its
+ * B77: two and more drafts put begin-of-text tokens after partly accepted runs: greedy text and its
  * log-probabilities (which drafting once turned to 0) are the same for every number of drafts.
  */
 static void test_every_draft_count(void **state) {

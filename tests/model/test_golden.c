@@ -1,8 +1,10 @@
 /*
  * The small synthesised models against recorded references (spec deepseek-v4 appendix A).
  *
- * tests/golden/ holds what an independent fp32 implementation gave; the tables below are the specification's
- * own, computed in double and confirmed with the official code. Ideal numerics, tolerance 2e-4.
+ * tests/golden/ holds what an independent fp32 implementation gave, at every position of 300, which is many
+ * windows, with one rope base for windows and another for entries (B01); the tables below are the
+ * specification's own, computed in double and confirmed with the official code. Ideal numerics, tolerance
+ * 2e-4.
  */
 #include <math.h>
 #include <setjmp.h>

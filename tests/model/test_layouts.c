@@ -11,6 +11,7 @@
 
 #include "model/layout_runs.h"
 
+/* G-3, G-15, G-17: whole experts and cut ones, embedding and logits by parts of the vocabulary. */
 static void test_tensor_ranks(void **state) {
     static const struct layout layouts[] = {
         {1, 2, true, 0, 64, false, OFF, AGRS, CUT, EARLY, 0, 0, NULL, 0, 1},
@@ -20,6 +21,7 @@ static void test_tensor_ranks(void **state) {
     layout_expect_same(*state, layouts, sizeof layouts / sizeof layouts[0]);
 }
 
+/* G-16, G-19, P-11: streams are made once, and every stage has the tokens, which hash layers need. */
 static void test_stages(void **state) {
     static const struct layout layouts[] = {
         {2, 1, true, 0, 64, false, ON, AGRS, CUT, EARLY, 0, 0, NULL, 0, 1},
@@ -43,6 +45,8 @@ static void test_cuts_and_ticks(void **state) {
     layout_expect_same(*state, layouts, sizeof layouts / sizeof layouts[0]);
 }
 
+/* M-41, M-43: drafts are made on the last stage; stages before it take back what was rejected by positions
+ * alone. */
 static void test_drafts_on_ranks(void **state) {
     static const struct layout layouts[] = {
         {1, 2, true, 1, 64, true, OFF, AGRS, CUT, EARLY, 0, 0, NULL, 0, 1},

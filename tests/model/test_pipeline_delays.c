@@ -1,8 +1,8 @@
 /*
- * A pipeline whose ranks are slow at random (spec parallelism T-17, D-2): from one tick under way to twice as
- * many as stages, with a slow first, last or any stage, nothing stalls, every boundary comes in as it was
- * sent, no buffer changes before it has left, and a stage works in three buffers, the first one in two
- * (P-19). The answers are those of one rank.
+ * A pipeline whose ranks are slow at random (spec parallelism T-17, D-1, D-2, P-22): from one tick under way
+ * to twice as many as stages, with a slow first, last or any stage, nothing stalls, every boundary comes in
+ * as it was sent, no buffer changes before it has left, and a stage works in three buffers, the first one in
+ * two (P-19). The answers are those of one rank.
  *
  * The linker puts this file's functions in front of the communicator (CMakeLists.txt).
  */

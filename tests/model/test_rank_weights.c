@@ -262,7 +262,8 @@ static void bound_weights_have_the_numbers_of_the_whole(void **state) {
     rank_free(&whole, machine.device);
 }
 
-/* Whole experts: rank r of an expert group of 4 (two replicas of two ranks) has experts 2r and 2r + 1. */
+/* B57: whole experts: rank r of an expert group of 4 (two replicas of two ranks) has experts 2r and 2r + 1.
+ */
 static void experts_are_dealt_out_in_order(void **state) {
     (void)state;
     struct rank_setting setting = rank_setting_split(directories.layout, LAYOUT_LAYERS, 1, 2, true);
@@ -326,6 +327,7 @@ static void expect_bound_stage(const struct loaded_rank *rank, bool has_draft) {
     assert_true((rank->stage.is_last && has_draft) == (model->draft.norm.data != NULL));
 }
 
+/* G-21, G-22: the draft layer and its embedding are on the last stage. */
 static void stages_load_what_is_theirs(void **state) {
     (void)state;
     for (int has_draft = 0; has_draft < 2; has_draft++) {
@@ -404,7 +406,7 @@ static void expect_refused(const struct rank_setting *setting, enum status expec
     }
 }
 
-/* Spec parallelism 6.5: CFG-02, CFG-03 (G-12 is not implemented) and CFG-09, on every rank. */
+/* B59, B63, spec parallelism 6.5: CFG-02, CFG-03 (G-12 is not implemented) and CFG-09, on every rank. */
 static void cuts_that_tear_are_refused(void **state) {
     (void)state;
     struct rank_setting setting = rank_setting_split(directories.layout, LAYOUT_LAYERS, 1, 3, false);

@@ -1,10 +1,10 @@
 /*
- * Replicas that share experts stay in step (spec parallelism 5.6, T-16, D-3, F-2): with ranks that are slow
- * at random, requests that come, end and are given up at random, drafts of other lengths on each replica, and
- * one that has nothing to do, nothing stalls and no token changes. With several stages the next tick is
- * agreed on while the first stage computes this one (E-18). When nobody has work all sleep. What one replica
- * cannot go on from ends the requests of all, soon; a draft layer without numbers ends those of its replica
- * alone.
+ * Replicas that share experts stay in step (spec parallelism 5.6, T-16, D-1, D-3, E-19, E-20, E-22, S-7,
+ * F-2): with ranks that are slow at random, requests that come, end and are given up at random, drafts of
+ * other lengths on each replica, and one that has nothing to do, nothing stalls and no token changes. With
+ * several stages the next tick is agreed on while the first stage computes this one (E-18). When nobody has
+ * work all sleep. What one replica cannot go on from ends the requests of all, soon; a draft layer without
+ * numbers ends those of its replica alone.
  *
  * The linker puts this file's functions in front of others (CMakeLists.txt). An argument is a number of
  * ticks.

@@ -48,6 +48,7 @@ static void run_together(struct request_fixture *fixture, struct sluice_engine *
     assert_int_equal(stats.free_pages + stats.cached_pages, sluice_engine_facts(engine).memory.page_count);
 }
 
+/* B160, T-9: what runs beside a request changes nothing. */
 static void test_in_any_company(void **state) {
     struct request_fixture *fixture = *state;
     for (int drafts = 0; drafts <= 3; drafts++) {
@@ -87,7 +88,7 @@ static void watch_progress(struct sluice_request *const *requests) {
     }
 }
 
-/* Pages for three long answers where eight run: they push each other out and read their tokens again. */
+/* T-9: pages for three long answers where eight run: they push each other out and read their tokens again. */
 static void test_under_memory_pressure(void **state) {
     struct request_fixture *fixture = *state;
     enum { LONG = 300 };
@@ -131,7 +132,7 @@ static void test_under_memory_pressure(void **state) {
     }
 }
 
-/* A second time the beginning is there: only what follows the last page is run, with the same result. */
+/* T-9: a second time the beginning is there: only what follows the last page is run, with the same result. */
 static void test_cached_prompts(void **state) {
     struct request_fixture *fixture = *state;
     struct sluice_engine *engine = open_engine(1, true, 1, 512);
@@ -151,7 +152,7 @@ static void test_cached_prompts(void **state) {
     sluice_engine_close(&engine);
 }
 
-/* Requests that are given up at any moment leave the others alone and give all back. */
+/* T-9: requests that are given up at any moment leave the others alone and give all back. */
 static void test_cancelled_among_others(void **state) {
     struct request_fixture *fixture = *state;
     struct sluice_engine *engine = open_engine(2, true, SEQUENCES, 64);
@@ -210,6 +211,7 @@ static bool accept(void *context, int32_t token) {
     return token == rule->last;
 }
 
+/* M-10: rules see accepted tokens only, and drafts that they forbid are none. */
 static void test_constraints_hold_with_drafts(void **state) {
     struct request_fixture *fixture = *state;
     int32_t texts[2][REQUEST_ANSWER_MAX];
@@ -249,7 +251,7 @@ static void test_constraints_hold_with_drafts(void **state) {
     assert_memory_equal(texts[0], texts[1], counts[0] * sizeof texts[0][0]);
 }
 
-/* The earliest boundary wins, inside a run of accepted drafts too (a field report). */
+/* B65: the earliest boundary wins, inside a run of accepted drafts too. */
 static void test_ends_inside_accepted_drafts(void **state) {
     struct request_fixture *fixture = *state;
     struct sluice_engine *engine = open_engine(5, false, 1, 512);
@@ -320,7 +322,7 @@ static void test_what_is_refused(void **state) {
     expect_refused(engine, &options, SLUICE_OUT_OF_RANGE, "top_p");
     options = good;
     options.draft_limit = 1;
-    /* Spec parallelism 6.5, CFG-11. */
+    /* Spec parallelism 6.5, CFG-11, M-25. */
     expect_refused(engine, &options, SLUICE_OUT_OF_RANGE,
                    "draft_limit is 1, but the engine was opened for at most 0 drafts");
     options = good;

@@ -210,6 +210,7 @@ static int count_all_differences(const struct fixture *fixture, struct engine_co
     return differences;
 }
 
+/* B79, M-24: nothing needs to be undone. */
 static void test_rejected_drafts_leave_nothing(void **state) {
     const struct fixture *fixture = *state;
     for (int numerics = 0; numerics < NUMERICS_COUNT; numerics++) {
@@ -275,6 +276,7 @@ static void shorten(const struct engine_core *engine, const char *name, struct s
     EXPECT_OK(executor_create(&options, &out->engine.executor));
 }
 
+/* T-11, M-22, M-23: each ring has just the rows that it needs. */
 static void test_shorter_rings_fail(void **state) {
     const struct fixture *fixture = *state;
     static const char *const names[] = {"window", "raw", "index raw"};

@@ -322,8 +322,8 @@ static void draft_passes_share_rows_too(void **state) {
 }
 
 /*
- * T-4: all memory of a step is NaN before somebody writes it, so that whatever lies beside the own rows is.
- * Nothing of it gets into a logit.
+ * T-4, S-6: all memory of a step is NaN before somebody writes it, so that whatever lies beside the own rows
+ * is. Nothing of it gets into a logit.
  */
 static void what_lies_beside_rows_is_never_read(void **state) {
     (void)state;
@@ -366,7 +366,8 @@ static void boundaries_have_room_for_own_rows(void **state) {
     engine_core_close(&off);
 }
 
-/* S-18, S-21: each rank sends its own rows of the streams, S * H * b * valid(i), all together those of n. */
+/* S-18, S-19, S-21, P-13: each rank sends its own rows of the streams, S * H * b * valid(i), all together
+ * those of n. */
 static void boundaries_are_sent_in_shares(void **state) {
     (void)state;
     for (int32_t n = 1; n <= 7; n += 3) {
@@ -427,7 +428,7 @@ static void bytes_are_those_of_the_formulas(void **state) {
     }
 }
 
-/* T-3 at the model's door: streams that still owe a sum, or are all rows where shares are due. */
+/* T-3, P-12, at the model's door: streams that still owe a sum, or are all rows where shares are due. */
 static void streams_with_a_wrong_tag_are_refused(void **state) {
     (void)state;
     struct engine_core *engine = open_ranks(1, 1, SLUICE_ROW_SHARING_OFF, SLUICE_ROW_GATHER_AUTO, 0);

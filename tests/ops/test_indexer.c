@@ -1,6 +1,6 @@
 /*
  * Indexer: the Hadamard vector of spec deepseek-v4 4.10, scores with their ReLU and weights, and which
- * entries are kept: against a plain ranking, at every residue of the position, with ties.
+ * entries are kept: against a plain ranking, at every residue of the position, with ties (S-17).
  */
 #include <math.h>
 #include <setjmp.h>

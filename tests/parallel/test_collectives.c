@@ -212,7 +212,8 @@ static bool has_pick_of(int64_t row, int rank, int ranks) {
 
 /*
  * Bytes that a rank sends: picks and weights of its rows to all others, its rows to all others or to those
- * that have some of their experts (5.2), and results to the owners of their rows, each by itself (E-9).
+ * that have some of their experts (5.2), and results to the owners of their rows, each by itself (E-9) and as
+ * fp32 (E-5, strict).
  */
 static uint64_t expected_bytes(const struct rank_step *rank, struct shard_range own) {
     int ranks = rank->ranks.count;
@@ -328,7 +329,7 @@ static void moved_experts_give_what_one_rank_gives(void **state) {
     }
 }
 
-/* E-6, E-8: with fewer rows than ranks, too, some of which then bring none and get none. */
+/* E-6, E-8, E-19, S-7, S-27: with fewer rows than ranks, too, some of which then bring none and get none. */
 static void experts_give_what_one_rank_gives(void **state) {
     (void)state;
     static const int64_t row_counts[] = {1, 2, 3, 4, 7, 8, EXPERT_ROWS};
@@ -346,11 +347,30 @@ static void experts_give_what_one_rank_gives(void **state) {
     }
 }
 
+/* Every row picks the same expert, and what it gives is known. */
+static void pick_one_expert(int expert) {
+    for (int i = 0; i < EXPERT_ROWS * PICKS; i++) {
+        experts.picks[i] = expert;
+    }
+    rank_steps_run(&(struct rank_setting){.count = 1, .rows = EXPERT_ROWS}, run_alone, NULL);
+}
+
+/* E-7, B57: no row is dropped where all want one rank, the first or the last; the others have nothing to do.
+ */
+static void one_rank_may_get_all_rows(void **state) {
+    pick_one_expert(0);
+    experts_give_what_one_rank_gives(state);
+    pick_one_expert(EXPERTS - 1);
+    experts_give_what_one_rank_gives(state);
+    set_up(state);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_go_round),
         cmocka_unit_test(sums_end_with_their_rows),
         cmocka_unit_test(experts_give_what_one_rank_gives),
+        cmocka_unit_test(one_rank_may_get_all_rows),
         cmocka_unit_test(moved_experts_give_what_one_rank_gives),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);

@@ -1,4 +1,4 @@
-/* Ranks and groups: the worked example of spec parallelism B.1, and what must hold for every shape. */
+/* Ranks and groups: (G-2) the worked example of spec parallelism B.1, and what must hold for every shape. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -152,6 +152,36 @@ static double largest_cost(const struct partition_input *input, int stages, cons
     return most;
 }
 
+/*
+ * 12 layers against 14, with a head of 4.6 layers and a draft of 5.7: steps with a draft must bring 1.2 * 14
+ * / 12 times the tokens to have a say. What a cut loses is told by the same rule.
+ */
+static void steps_that_promise_little_have_no_say(void **state) {
+    (void)state;
+    double layers[43];
+    for (int i = 0; i < 43; i++) {
+        layers[i] = 0.23;
+    }
+    struct partition_load other = {.layer_costs = layers, .last_cost = 1.06 + 1.3};
+    struct partition_input input = {
+        .layer_count = 43, .layer_costs = layers, .last_cost = 1.06, .other = &other};
+    const int without[] = {0, 12, 24, 36, 43};
+    double loss;
+    other.tokens = 1.39;
+    expect_choice(&input, 4, "12,12,12,7");
+    assert_int_equal(partition_loss(&input, 4, (const int[]){0, 13, 26, 40, 43}, &loss), STATUS_OK);
+    assert_true(fabs(loss - 14.0 / 12.0) < 1e-9);
+    other.tokens = 1.41;
+    expect_choice(&input, 4, "13,13,13,4");
+    assert_int_equal(partition_loss(&input, 4, without, &loss), STATUS_OK);
+    double with_draft = (7 * 0.23 + 1.06 + 1.3) / (14 * 0.23);
+    assert_true(fabs(loss - with_draft / (13.0 / 12.0)) < 1e-9);
+    input.layer_bytes = layers;
+    input.byte_limit = 12.5 * 0.23;
+    assert_int_equal(partition_loss(&input, 4, (const int[]){0, 13, 26, 40, 43}, &loss), STATUS_OK);
+    assert_true(isinf(loss));
+}
+
 static void two_kinds_of_steps_share_a_cut(void **state) {
     (void)state;
     double layers[43];
@@ -160,7 +190,7 @@ static void two_kinds_of_steps_share_a_cut(void **state) {
     }
     struct partition_input plain = {.layer_count = 43, .layer_costs = layers, .last_cost = 1.06};
     struct partition_input drafting = {.layer_count = 43, .layer_costs = layers, .last_cost = 1.06 + 1.3};
-    const struct partition_load other = {.layer_costs = layers, .last_cost = drafting.last_cost};
+    struct partition_load other = {.layer_costs = layers, .last_cost = drafting.last_cost, .tokens = 1.77};
     struct partition_input both = plain;
     both.other = &other;
     int chosen[STAGES_MAX + 1];
@@ -312,6 +342,7 @@ int main(void) {
         cmocka_unit_test(no_partition_is_better),
         cmocka_unit_test(memory_comes_before_balance),
         cmocka_unit_test(two_kinds_of_steps_share_a_cut),
+        cmocka_unit_test(steps_that_promise_little_have_no_say),
         cmocka_unit_test(state_can_be_what_counts),
         cmocka_unit_test(state_needs_what_weights_leave),
         cmocka_unit_test(the_last_stage_may_have_the_head_alone),

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "sluice/job.h"
+#include "support/job_fixture.h"
 #include "support/request_fixture.h"
 
 enum { REQUEST_COUNT = 6, PROMPT_MAX = 140, ANSWER = 10, STEP_ROWS = 37, CASES_MAX = 512 };
@@ -182,14 +182,23 @@ static bool is_same(const struct layout *layout, const struct result *result, co
            0;
 }
 
-static void lead(const char *directory, struct sluice_job *job, const struct result *alone, bool wants_all) {
+/* What a process is asked for, and what rank 0 computed alone. */
+struct task {
+    const char *directory;
+    bool wants_all;
+    struct result alone[NUMERICS_COUNT];
+};
+
+static int lead(void *context, struct sluice_job *job) {
     static struct result result;
     static struct layout layouts[CASES_MAX];
-    int count = (wants_all ? list_all_layouts : list_layouts)(sluice_job_size(job), layouts);
+    const struct task *task = context;
+    assert_non_null(job);
+    int count = (task->wants_all ? list_all_layouts : list_layouts)(sluice_job_size(job), layouts);
     for (int i = 0; i < count; i++) {
         const struct layout *layout = &layouts[i];
-        run(directory, job, layout, &result);
-        if (!is_same(layout, &result, &alone[layout->numerics])) {
+        run(task->directory, job, layout, &result);
+        if (!is_same(layout, &result, &task->alone[layout->numerics])) {
             fail_msg(
                 "dp %d, pp %d, tp %d, ep %d, %d drafts, numerics %d, sp %d, exchange %d differ from one rank",
                 layout->replicas, layout->pipeline, layout->tensor, layout->has_expert_parallelism,
@@ -197,25 +206,16 @@ static void lead(const char *directory, struct sluice_job *job, const struct res
         }
     }
     printf("%d layouts of %d ranks give the bits of one rank\n", count, sluice_job_size(job));
+    return 0;
 }
 
 int main(int argument_count, char **arguments) {
-    static struct result alone[NUMERICS_COUNT];
-    const char *directory = argument_count > 1 ? arguments[1] : "";
-    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
-    struct sluice_job *job;
-    for (int numerics = 0; rank != NULL && atoi(rank) == 0 && numerics < NUMERICS_COUNT; numerics++) {
+    static struct task task;
+    task.directory = argument_count > 1 ? arguments[1] : "";
+    task.wants_all = argument_count > 2 && strcmp(arguments[2], "all") == 0;
+    for (int numerics = 0; job_fixture_rank() == 0 && numerics < NUMERICS_COUNT; numerics++) {
         const struct layout one_rank = {.replicas = 1, .pipeline = 1, .tensor = 1, .numerics = numerics};
-        run(directory, NULL, &one_rank, &alone[numerics]);
+        run(task.directory, NULL, &one_rank, &task.alone[numerics]);
     }
-    EXPECT_OK(sluice_job_join(&(struct sluice_job_options){.deadline_seconds = 10}, &job));
-    if (sluice_job_rank(job) == 0) {
-        lead(directory, job, alone, argument_count > 2 && strcmp(arguments[2], "all") == 0);
-    } else {
-        struct sluice_engine_options own = sluice_engine_options_default();
-        own.model_directory = directory;
-        EXPECT_OK(sluice_job_follow(job, &own));
-    }
-    sluice_job_leave(&job);
-    return EXIT_SUCCESS;
+    return job_fixture_main(task.directory, 10, lead, &task);
 }

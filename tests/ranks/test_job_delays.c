@@ -23,7 +23,7 @@
 #include "comm/comm_mpi.h"
 #include "comm/comm_threads.h"
 #include "engine/lockstep.h"
-#include "sluice/job.h"
+#include "support/job_fixture.h"
 #include "support/model_fixture.h"
 #include "support/random_requests.h"
 
@@ -160,7 +160,14 @@ static void learn_alone(const char *directory) {
     sluice_engine_close(&engine);
 }
 
-static void lead(const char *directory, struct sluice_job *job, int ticks) {
+struct task {
+    const char *directory;
+    int ticks; /* of each layout */
+};
+
+static int lead(void *context, struct sluice_job *job) {
+    const struct task *task = context;
+    assert_non_null(job);
     int per_replica = sluice_job_size(job) / REPLICAS;
     for (int i = 0; i < 2 * (per_replica > 1 ? 2 : 1); i++) {
         const struct layout layout = {
@@ -169,35 +176,26 @@ static void lead(const char *directory, struct sluice_job *job, int ticks) {
         watch.unlike_drafts = 0;
         watch.idle_replicas = 0;
         watch.delays = 0;
-        struct sluice_engine *engine = open_engine(directory, job, &layout);
-        random_requests_run(engine, &watch.ticks, ticks);
+        struct sluice_engine *engine = open_engine(task->directory, job, &layout);
+        random_requests_run(engine, &watch.ticks, task->ticks);
         sluice_engine_close(&engine);
         assert_true(watch.delays > watch.ticks);
-        assert_true(watch.idle_replicas > ticks / 10);
+        assert_true(watch.idle_replicas > task->ticks / 10);
         assert_int_equal(layout.has_drafts, watch.unlike_drafts > 0);
         printf("%d ticks of pp %d, tp %d, %s drafts: %d messages were late on rank 0, %d replicas idle\n",
                watch.ticks, layout.pipeline, layout.tensor, layout.has_drafts ? "with" : "without",
                watch.delays, watch.idle_replicas);
     }
+    return 0;
 }
 
 int main(int argument_count, char **arguments) {
-    const char *directory = argument_count > 1 ? arguments[1] : "";
-    int ticks = argument_count > 2 ? atoi(arguments[2]) : 200;
-    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
-    struct sluice_job *job;
-    watch.random = 88172645463325252u + (rank == NULL ? 0 : (uint64_t)atoi(rank));
-    if (rank != NULL && atoi(rank) == 0) {
-        learn_alone(directory);
+    struct task task = {.directory = argument_count > 1 ? arguments[1] : "",
+                        .ticks = argument_count > 2 ? atoi(arguments[2]) : 200};
+    int rank = job_fixture_rank();
+    watch.random = 88172645463325252u + (uint64_t)(rank < 0 ? 0 : rank);
+    if (rank == 0) {
+        learn_alone(task.directory);
     }
-    EXPECT_OK(sluice_job_join(&(struct sluice_job_options){.deadline_seconds = 20}, &job));
-    if (sluice_job_rank(job) == 0) {
-        lead(directory, job, ticks);
-    } else {
-        struct sluice_engine_options own = sluice_engine_options_default();
-        own.model_directory = directory;
-        EXPECT_OK(sluice_job_follow(job, &own));
-    }
-    sluice_job_leave(&job);
-    return EXIT_SUCCESS;
+    return job_fixture_main(task.directory, 20, lead, &task);
 }

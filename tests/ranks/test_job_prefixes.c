@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "sluice/job.h"
+#include "support/job_fixture.h"
 #include "support/request_fixture.h"
 
 enum { PATH_BYTES = 512, REQUEST_COUNT = 3, PROMPT_MAX = 400, ANSWER = 8, CACHEABLE = 128 + 256 + 384 };
@@ -118,41 +118,35 @@ static void check_layout(struct scene *scene, const struct layout *layout) {
     }
 }
 
-static void lead(struct scene *scene) {
+static int lead(void *context, struct sluice_job *job) {
     static const struct layout pairs[] = {{1, 2, 1}, {1, 1, 2}};
     static const struct layout fours[] = {{1, 2, 2}, {2, 2, 1}};
+    struct scene *scene = context;
+    assert_non_null(job);
+    scene->job = job;
     for (int i = 0; i < 2; i++) {
-        check_layout(scene, sluice_job_size(scene->job) == 2 ? &pairs[i] : &fours[i]);
+        check_layout(scene, sluice_job_size(job) == 2 ? &pairs[i] : &fours[i]);
     }
+    return 0;
 }
 
 /* Where this rank's folder is. */
-static void enter_folder(const char *folder, const char *rank) {
+static void enter_folder(const char *folder, int rank) {
     char path[PATH_BYTES];
-    snprintf(path, sizeof path, "rm -rf %s/%s && mkdir -p %s/%s", folder, rank, folder, rank);
+    snprintf(path, sizeof path, "rm -rf %s/%d && mkdir -p %s/%d", folder, rank, folder, rank);
     assert_int_equal(system(path), 0);
-    snprintf(path, sizeof path, "%s/%s", folder, rank);
+    snprintf(path, sizeof path, "%s/%d", folder, rank);
     assert_int_equal(chdir(path), 0);
 }
 
 int main(int argument_count, char **arguments) {
     static struct scene scene;
-    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
-    assert_true(argument_count == 3 && rank != NULL);
+    assert_true(argument_count == 3 && job_fixture_rank() >= 0);
     scene.model = arguments[1];
     scene.folder = arguments[2];
-    enter_folder(scene.folder, rank);
-    if (atoi(rank) == 0) {
+    enter_folder(scene.folder, job_fixture_rank());
+    if (job_fixture_rank() == 0) {
         assert_int_equal(run(&scene, NULL, scene.alone), 0);
     }
-    EXPECT_OK(sluice_job_join(&(struct sluice_job_options){.deadline_seconds = 10}, &scene.job));
-    if (sluice_job_rank(scene.job) == 0) {
-        lead(&scene);
-    } else {
-        struct sluice_engine_options own = sluice_engine_options_default();
-        own.model_directory = scene.model;
-        EXPECT_OK(sluice_job_follow(scene.job, &own));
-    }
-    sluice_job_leave(&scene.job);
-    return EXIT_SUCCESS;
+    return job_fixture_main(scene.model, 10, lead, &scene);
 }

@@ -15,8 +15,8 @@
 
 #include <cmocka.h>
 
-#include "sluice/job.h"
 #include "sluice/request.h"
+#include "support/job_fixture.h"
 #include "support/model_fixture.h"
 
 /* A request grows from one page of 128 tokens to three, and all of them at once to more than twice what there
@@ -180,29 +180,15 @@ static void requests_are_pushed_out_and_given_up(void **state) {
     }
 }
 
-static int lead(void) {
+static int lead(void *context, struct sluice_job *joined) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(requests_are_pushed_out_and_given_up)};
+    (void)context;
+    job = joined;
+    rank_count = job == NULL ? 0 : sluice_job_size(job);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
 int main(int argument_count, char **arguments) {
-    int failures = 0;
     directory = argument_count > 1 ? arguments[1] : "";
-    if (getenv("OMPI_COMM_WORLD_RANK") == NULL) {
-        return lead();
-    }
-    EXPECT_OK(sluice_job_join(&(struct sluice_job_options){.deadline_seconds = 10}, &job));
-    rank_count = sluice_job_size(job);
-    if (sluice_job_rank(job) == 0) {
-        failures = lead();
-        if (failures != 0) { /* an engine may be open: mpirun ends the others */
-            return failures;
-        }
-    } else {
-        struct sluice_engine_options own = sluice_engine_options_default();
-        own.model_directory = directory;
-        EXPECT_OK(sluice_job_follow(job, &own));
-    }
-    sluice_job_leave(&job);
-    return failures;
+    return job_fixture_main(directory, 10, lead, NULL);
 }

@@ -314,7 +314,7 @@ def test_one_address():
 
 
 def test_worker_death():
-    """Kill -9 of the worker: streams go on as if nothing had been, and health says so."""
+    """B54: kill -9 of the worker: streams go on as if nothing had been, and health says so."""
     with Serve(PROGRAM, MODEL, "--max-model-len", "2048") as server:
         expected, is_done = stream_text(server.post("/v1/chat/completions", story(900, stream=True)).body)
         assert is_done and len(expected) > 1000

@@ -106,7 +106,7 @@ def test_gauges_fall(server):
 
 
 def test_drafts(server):
-    """Acceptance by position is what `vllm bench serve` reads."""
+    """Counters of drafts (M-45); acceptance by position is what `vllm bench serve` reads."""
     server.post("/v1/chat/completions", story(200))
     wait_until(lambda: value(server, "vllm:spec_decode_num_drafts_total") > 0, PATIENCE, "no drafts are reported")
     values = scrape(server)

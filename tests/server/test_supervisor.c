@@ -268,7 +268,8 @@ static void test_leaves_nothing_behind(void **state) {
     service->kind->close(&service);
 }
 
-/* A worker of several ranks is killed under load, comes back, and no text is another. */
+/* B54, and F-6 by its fallback: a worker of several ranks is killed under load, comes back, and no text is
+ * another. */
 static void expect_ranks_survive(struct request_fixture *fixture, const char *const *words) {
     struct service *service;
     struct supervisor_options options = options_of(1);

@@ -42,22 +42,22 @@ static struct plan_machine read_machine(const char *gpus, const char *hosts, con
 static void machines_are_read_from_text(void **state) {
     (void)state;
     struct plan_machine machine = read_machine("8x141GB", NULL, NULL, NULL);
-    assert_string_equal(machine.device, "h200");
+    assert_string_equal(machine.device.name, "h200");
     assert_int_equal(plan_machine_rank_count(&machine), 8);
-    assert_true(machine.memory_bytes == 141e9 && machine.read_bytes_per_second == 4.8e12);
+    assert_true(machine.device.memory_bytes == 141e9 && machine.device.read_bytes_per_second == 4.8e12);
     machine = read_machine("8xh100", "4", "400Gbit", NULL);
-    assert_string_equal(machine.device, "h100");
+    assert_string_equal(machine.device.name, "h100");
     assert_int_equal(plan_machine_rank_count(&machine), 32);
     assert_int_equal(plan_machine_host(&machine, 7), 0);
     assert_int_equal(plan_machine_host(&machine, 8), 1);
-    assert_true(machine.network_bytes_per_second == 50e9);
+    assert_true(machine.device.network_bytes_per_second == 50e9);
     machine = read_machine(NULL, "2x128GB", "25Gbit", NULL);
-    assert_string_equal(machine.device, "cpu");
+    assert_string_equal(machine.device.name, "cpu");
     assert_int_equal(machine.host_count, 2);
     assert_int_equal(machine.devices_per_host, 1);
-    assert_true(machine.network_bytes_per_second == 3.125e9);
+    assert_true(machine.device.network_bytes_per_second == 3.125e9);
     machine = read_machine(NULL, "2xspark", NULL, NULL);
-    assert_true(machine.memory_bytes == 128e9 && machine.read_bytes_per_second == 273e9);
+    assert_true(machine.device.memory_bytes == 128e9 && machine.device.read_bytes_per_second == 273e9);
     machine = plan_machine_scale(&machine, 6);
     assert_int_equal(plan_machine_rank_count(&machine), 6);
     assert_int_equal(machine.host_count, 6);
@@ -68,9 +68,10 @@ static void profiles_go_before_data_sheets(void **state) {
     temporary_file_write("profile.json", "{\"device\": \"mine\", \"read_bytes_per_second\": 1e12, "
                                          "\"memory_bytes\": 50e9, \"network_latency_seconds\": 1e-3}");
     struct plan_machine machine = read_machine("8x141GB", NULL, NULL, "profile.json");
-    assert_string_equal(machine.device, "mine");
-    assert_true(machine.read_bytes_per_second == 1e12 && machine.memory_bytes == 50e9);
-    assert_true(machine.network_latency_seconds == 1e-3 && machine.operations_per_second == 1979e12);
+    assert_string_equal(machine.device.name, "mine");
+    assert_true(machine.device.read_bytes_per_second == 1e12 && machine.device.memory_bytes == 50e9);
+    assert_true(machine.device.network_latency_seconds == 1e-3 &&
+                machine.device.operations_per_second == 1979e12);
     temporary_file_write("wrong.json", "{\"read_bytes_per_second\": -1}");
     temporary_file_write("unknown.json", "{\"reads\": 1}");
     static const struct {

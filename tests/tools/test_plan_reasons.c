@@ -41,10 +41,10 @@ static void causes_are_found(void **state) {
     plan_fixture_make(&fixture, 1, 2, 1);
     expect_cause(&fixture.plan, PLAN_CAUSE_UNEVEN, 0.45);
     fixture.request.layer_partition = NULL;
-    fixture.machine.operations_per_second = 1e12;
+    fixture.machine.device.operations_per_second = 1e12;
     plan_fixture_make(&fixture, 1, 1, 1);
     expect_cause(&fixture.plan, PLAN_CAUSE_COMPUTING, 0.5);
-    fixture.machine.link_bytes_per_second = 1e6;
+    fixture.machine.device.link_bytes_per_second = 1e6;
     plan_fixture_make(&fixture, 1, 1, 8);
     expect_cause(&fixture.plan, PLAN_CAUSE_LINKS, 0.9);
     plan_fixture_make(&fixture, 1, 8, 1);

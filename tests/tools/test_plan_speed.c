@@ -9,8 +9,10 @@
 
 #include <cmocka.h>
 
+#include "engine/stage_point.h"
 #include "parallel/sharing_choice.h"
 #include "tools/plan_fixture.h"
+#include "tools/plan_sharing.h"
 #include "tools/plan_speed.h"
 #include "tools/plan_traffic.h"
 
@@ -161,15 +163,46 @@ static void rows_for_attention_are_those_of_the_table(void **state) {
     }
 }
 
+/* The same for each kind of V4-Flash's layers (B.2: 2 window-only, 21 indexed, 20 others), as was asked for.
+ */
+static void every_kind_of_layers_says_what_it_gathers(void **state) {
+    (void)state;
+    static const struct plan_gather kinds[] = {
+        {0, 2, true, 8192, 3072, 0}, {2, 21, true, 8192, 13312, 2048}, {3, 20, true, 8192, 7168, 0}};
+    struct plan_fixture fixture;
+    plan_fixture_open(&fixture, "flash", 0, "8xh200", NULL);
+    const struct model *model = fixture.model.model;
+    fixture.request.mesh.tensor = 4;
+    fixture.request.has_sequence_parallelism = true;
+    for (int late = 0; late < 2; late++) {
+        struct plan_gather gather = {0};
+        fixture.request.row_gather = late ? SLUICE_ROW_GATHER_LATE : SLUICE_ROW_GATHER_EARLY;
+        for (int i = 0; i < 3; i++) {
+            assert_true(plan_next_gather(model, &fixture.request, &gather));
+            assert_int_equal(gather.first_layer, kinds[i].first_layer);
+            assert_int_equal(gather.layer_count, kinds[i].layer_count);
+            assert_int_equal(gather.is_late, late);
+            assert_int_equal(gather.early_bytes, kinds[i].early_bytes);
+            assert_int_equal(gather.late_bytes, kinds[i].late_bytes);
+            assert_int_equal(gather.chosen_bytes, kinds[i].chosen_bytes);
+        }
+        assert_false(plan_next_gather(model, &fixture.request, &gather));
+    }
+    struct plan_gather none = {0};
+    fixture.request.has_sequence_parallelism = false;
+    assert_false(plan_next_gather(model, &fixture.request, &none));
+    plan_fixture_close(&fixture);
+}
+
 /* A machine whose only limit is reading, one byte per second. */
 static void read_only(struct plan_machine *machine) {
-    machine->read_bytes_per_second = 1.0;
-    machine->read_share = 1.0;
-    machine->operations_per_second = 1e30;
-    machine->link_bytes_per_second = 1e30;
-    machine->network_bytes_per_second = 1e30;
-    machine->link_latency_seconds = 0.0;
-    machine->network_latency_seconds = 0.0;
+    machine->device.read_bytes_per_second = 1.0;
+    machine->device.read_share = 1.0;
+    machine->device.operations_per_second = 1e30;
+    machine->device.link_bytes_per_second = 1e30;
+    machine->device.network_bytes_per_second = 1e30;
+    machine->device.link_latency_seconds = 0.0;
+    machine->device.network_latency_seconds = 0.0;
 }
 
 /*
@@ -203,7 +236,7 @@ static void layers_and_head_take_what_they_read(void **state) {
     struct plan_fixture fixture;
     plan_fixture_open(&fixture, "flash", 0, "8xh200", NULL);
     read_only(&fixture.machine);
-    fixture.machine.memory_bytes = 1e12;
+    fixture.machine.device.memory_bytes = 1e12;
     fixture.request.context_tokens = 256;
     fixture.request.layer_partition = "42,1";
     plan_fixture_make(&fixture, 1, 2, 1);
@@ -218,7 +251,7 @@ static void layers_and_head_take_what_they_read(void **state) {
     /* One draft: a layer of the draft layer's, its projections, and the head again: 1.3 GB. */
     plan_fixture_open(&fixture, "flash", 1, "8xh200", NULL);
     read_only(&fixture.machine);
-    fixture.machine.memory_bytes = 1e12;
+    fixture.machine.device.memory_bytes = 1e12;
     fixture.request.context_tokens = 256;
     fixture.request.layer_partition = "43,0";
     plan_fixture_make(&fixture, 1, 2, 1);
@@ -288,7 +321,7 @@ static void links_take_their_time(void **state) {
     plan_fixture_make(&fixture, 1, 1, 8);
     assert_true(fixture.plan.is_group_local[MESH_GROUP_TENSOR]);
     double fast = fixture.plan.stages[0].decode.link;
-    fixture.machine.link_bytes_per_second /= 1000.0;
+    fixture.machine.device.link_bytes_per_second /= 1000.0;
     plan_fixture_make(&fixture, 1, 1, 8);
     const struct plan_traffic *traffic = &fixture.plan.decode_traffic;
     double bytes = 43 * (traffic->attention_bytes + traffic->shared_bytes + traffic->route_bytes +
@@ -307,10 +340,10 @@ static void links_take_their_time(void **state) {
 /* 4.7: 0.77 and 0.38 of the first and second draft. */
 static void drafts_bring_what_was_reported(void **state) {
     (void)state;
-    expect_near(plan_tokens_per_round(0), 1.0, 1e-12);
-    expect_near(plan_tokens_per_round(1), 1.77, 1e-12);
-    expect_near(plan_tokens_per_round(2), 2.15, 1e-12);
-    assert_true(plan_tokens_per_round(16) < 2.6);
+    expect_near(stage_point_tokens(0), 1.0, 1e-12);
+    expect_near(stage_point_tokens(1), 1.77, 1e-12);
+    expect_near(stage_point_tokens(2), 2.15, 1e-12);
+    assert_true(stage_point_tokens(16) < 2.6);
 }
 
 int main(void) {
@@ -321,6 +354,7 @@ int main(void) {
         cmocka_unit_test(boundaries_are_those_of_the_example),
         cmocka_unit_test(few_rows_are_not_shared),
         cmocka_unit_test(rows_for_attention_are_those_of_the_table),
+        cmocka_unit_test(every_kind_of_layers_says_what_it_gathers),
         cmocka_unit_test(stages_balance_as_in_the_example),
         cmocka_unit_test(partitions_serve_their_objective),
         cmocka_unit_test(layers_and_head_take_what_they_read),

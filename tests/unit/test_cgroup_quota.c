@@ -8,6 +8,7 @@
 #include "base/cgroup_quota.h"
 #include "support/temporary_directory.h"
 
+/* B171: one and a half cores are two threads. */
 static void test_version_2_rounds_up(void **state) {
     (void)state;
     temporary_file_write("membership", "0::/job\n");

@@ -96,6 +96,7 @@ static void missing_models_are_named(void **state) {
     expect_refused(directory, STATUS_BAD_FORMAT, "model.safetensors is empty");
 }
 
+/* B35, B43: by the index, before anything is read. */
 static void all_missing_shards_are_named(void **state) {
     const char *directory = *state;
     char path[FIXTURE_PATH_BYTES + 32];
@@ -111,6 +112,7 @@ static void all_missing_shards_are_named(void **state) {
     assert_non_null(strstr(error_last()->message, "model-2.safetensors (2 tensors, such as b)"));
 }
 
+/* B35: nor are they taken for weights that are zero. */
 static void empty_shards_and_directories_are_refused(void **state) {
     const char *directory = *state;
     char path[FIXTURE_PATH_BYTES + 32];

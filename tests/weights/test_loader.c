@@ -122,7 +122,7 @@ static void fitting_checkpoints_pass(void **state) {
     assert_int_equal(checkpoint_check(scene->checkpoint, &scene->list), STATUS_OK);
 }
 
-/* One scale gone: of an attention matrix, of a routed expert, of the draft layer. */
+/* B29: one scale gone: of an attention matrix, of a routed expert, of the draft layer. */
 static void missing_scales_name_their_matrix(void **state) {
     struct scene *scene = *state;
     static const int matrices[] = {ATTENTION, EXPERT, DRAFT};

@@ -66,6 +66,7 @@ static void sound_file_is_read(void **state) {
     free(bytes);
 }
 
+/* B38: such as a pointer of Git LFS, and lengths that no file has. */
 static void wrong_files_are_named(void **state) {
     (void)state;
     expect_bytes_refused(NULL, 0, "is empty");
@@ -144,6 +145,7 @@ static void entries_are_checked(void **state) {
     }
 }
 
+/* B38: ranges that overlap or leave gaps. */
 static void layout_is_checked(void **state) {
     (void)state;
 #define ENTRY(name, begin, end, size) \

@@ -231,7 +231,8 @@ static void expect_loaded(const struct scene *scene, size_t step) {
     device_destroy(&device);
 }
 
-/* Scales are exponent bytes: all 256 come through as they are, in either direction of the cut (G-8, T-6). */
+/* G-11: scales are exponent bytes: all 256 come through as they are, in either direction of the cut (G-8,
+ * T-6). */
 static void scale_bytes_are_copied(void **state) {
     struct scene *scene = *state;
     struct tensor_spec *matrix = add_matrix(scene, 16 * 128, 16 * 128, PLACEMENT_SPLIT_ROWS, 128);
