@@ -60,8 +60,7 @@ static const struct option_row engine_rows[] = {
      .value_name = "DIR",
      .help = "Keep what the model has read of prompts in this folder, so that later runs need not read it "
              "again. A checkpoint that is copied is another one, unless the copy keeps the files' times. "
-             "With one "
-             "rank only.",
+             "Each pipeline stage has files of its own, on the host of its first rank.",
      FIELD(prefix_cache_dir)},
     {.name = "prefix-cache-disk-limit",
      .type = OPTION_TEXT,

@@ -11,6 +11,7 @@
 #include "engine/draft_controller.h"
 #include "engine/memory_plan.h"
 #include "engine/model_digest.h"
+#include "engine/prefix_part.h"
 #include "engine/rank_team.h"
 #include "engine/rank_timeline.h"
 #include "engine/scheduler.h"
@@ -29,6 +30,7 @@ enum {
     LOGIT_ROWS_AT_ONCE = 16,
     SNAPSHOTS_BESIDE_SEQUENCES = 4,
     DRAFTS_IF_POSSIBLE = 3,
+    RECORDS_PER_ROUND = 4,  /* with orders about prefixes */
     TRACE_EVENTS = 1 << 17, /* of a rank: 6 MB, some 20000 ticks */
 };
 
@@ -170,6 +172,21 @@ static enum status load_weights(struct engine_core *core, struct checkpoint **ch
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }
 
+int32_t engine_core_draft_window(const struct engine_core *core) {
+    int64_t rows = 0;
+    for (int i = 0; i < core->state_table.count; i++) {
+        const struct state_kind *kind = &core->state_table.kinds[i];
+        if (kind->is_draft && kind->rows > rows) {
+            rows = kind->rows;
+        }
+    }
+    return (int32_t)rows;
+}
+
+bool engine_core_has_disk(const struct sluice_engine_options *options) {
+    return options->has_prefix_cache && options->prefix_cache_directory != NULL;
+}
+
 int32_t engine_core_snapshot_count(const struct engine_core *core) {
     const struct sluice_engine_options *options = &core->options;
     if (!options->has_prefix_cache) {
@@ -239,6 +256,7 @@ struct plan_bounds engine_core_plan_bounds(const struct sluice_engine_options *o
         .page_update_limit = (int32_t)(3 * options->sequence_limit * pages),
         .slot_operation_limit = SCHEDULER_OPERATIONS_PER_SLOT * options->sequence_limit,
         .token_limit = (int32_t)options->context_tokens,
+        .page_limit = (int32_t)pages,
     };
 }
 
@@ -249,6 +267,10 @@ int engine_core_in_flight(const struct sluice_engine_options *options) {
 int engine_core_round_limit(const struct sluice_engine_options *options) {
     int groups = engine_core_in_flight(options);
     return groups > 1 && groups < DRAFT_TICKS_UNDER_WAY_MAX ? groups + 1 : groups;
+}
+
+int engine_core_record_limit(const struct sluice_engine_options *options) {
+    return engine_core_round_limit(options) * (engine_core_has_disk(options) ? RECORDS_PER_ROUND : 1);
 }
 
 struct round_runner_options engine_core_runner_options(const struct engine_core *core) {
@@ -344,6 +366,10 @@ struct memory_plan_input engine_core_wanted_memory(const struct engine_core *cor
 
 enum status engine_core_alloc_states(struct engine_core *core, int32_t page_count) {
     struct sluice_memory_ledger *ledger = &core->facts.memory;
+    if (engine_core_has_disk(&core->options)) {
+        TRY(prefix_part_create(core, &core->prefixes));
+        executor_set_prefixes(core->executor, core->prefixes);
+    }
     ledger->page_count = page_count;
     TRY(state_pool_alloc(&core->states, page_count));
     ledger->page_state_bytes = core->states.bytes - ledger->slot_state_bytes - ledger->snapshot_bytes;
@@ -445,7 +471,7 @@ static enum status build(const struct sluice_engine_options *options, const stru
     if (checkpoint != NULL) {
         TRY_GOTO(engine_core_create_trace(core));
         TRY_GOTO(create_device(core));
-        if (options->has_prefix_cache && options->prefix_cache_directory != NULL) {
+        if (engine_core_has_disk(options)) {
             TRY_GOTO(model_digest_make(config, *checkpoint, core->digest));
         }
         TRY_GOTO(load_weights(core, checkpoint));
@@ -551,6 +577,7 @@ void engine_core_close(struct engine_core **core_pointer) {
         rank_timeline_write(core->options.trace_path, &core->trace, 1);
     }
     tick_trace_destroy(&core->trace);
+    prefix_part_destroy(&core->prefixes);
     executor_destroy(&core->executor);
     state_pool_deinit(&core->states);
     if (core->device != NULL) {

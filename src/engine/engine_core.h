@@ -20,6 +20,8 @@
 #include "sluice/engine.h"
 #include "weights/loader.h"
 
+struct prefix_part;
+
 struct engine_core {
     struct sluice_engine_options options; /* with the defaults worked out */
     bool fits_context;                    /* the context is the longest that fits, once that is known */
@@ -34,6 +36,7 @@ struct engine_core {
     struct state_table state_table;
     struct state_pool states;
     struct executor *executor;
+    struct prefix_part *prefixes;      /* this rank's part of those on disk; NULL: none are kept there */
     struct rank_team *team;            /* of the leader of several ranks; NULL: alone */
     const struct shard_layout *layout; /* what this rank has; NULL: everything; borrowed */
     struct executor_ranks *ranks;      /* its place among others; NULL: alone; borrowed */
@@ -85,7 +88,7 @@ struct rank_memory engine_core_memory(struct engine_core *core);
 /* What is asked of memory_plan, without the bytes. */
 struct memory_plan_input engine_core_wanted_memory(const struct engine_core *core);
 
-/* Allocates the state and completes the ledger. */
+/* Allocates the state, completes the ledger and opens what is kept of prefixes on disk. */
 enum status engine_core_alloc_states(struct engine_core *core, int32_t page_count);
 
 /*
@@ -103,6 +106,12 @@ void engine_core_close(struct engine_core **core);
 /* Slots of sequences come first, those of snapshots follow. */
 int32_t engine_core_snapshot_count(const struct engine_core *core);
 
+/* Rows of the largest ring of the draft layer, if it is on this core's stage: what sequences catch up on. */
+int32_t engine_core_draft_window(const struct engine_core *core);
+
+/* Whether prefixes are to be kept on disk. */
+bool engine_core_has_disk(const struct sluice_engine_options *options);
+
 /* What the system can still give to this process. */
 uint64_t engine_core_available_bytes(void);
 
@@ -111,6 +120,9 @@ int engine_core_in_flight(const struct sluice_engine_options *options);
 
 /* Rounds under way at once: one more where groups take turns, for prompts while nobody answers. */
 int engine_core_round_limit(const struct sluice_engine_options *options);
+
+/* Records on their way at once: where prefixes are kept on disk, orders about these go between rounds. */
+int engine_core_record_limit(const struct sluice_engine_options *options);
 
 /* What a round runner for this core needs; its memory is in the core's ledger. */
 struct round_runner_options engine_core_runner_options(const struct engine_core *core);

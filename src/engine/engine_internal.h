@@ -119,7 +119,8 @@ struct sequence_bounds engine_work_bounds(const struct engine_work *work);
 /* Fills in the stats; those of requests come from the scheduler. */
 void engine_work_stats(const struct engine_work *work, struct sluice_engine_stats *stats);
 
-/* Adds what the prefix cache on disk has done, which goes on between rounds. Any thread. */
+/* Adds what this rank's part of the prefix cache on disk has done, which goes on between rounds. Any thread.
+ */
 void engine_work_add_disk_stats(const struct engine_work *work, struct sluice_engine_stats *sum);
 
 /* Makes what chooses between several replicas; nothing to do for one. Owned: engine_routing_deinit. */

@@ -8,21 +8,11 @@
 #include "engine/batch_upload.h"
 #include "engine/draft_profile.h"
 #include "engine/engine_internal.h"
+#include "engine/prefix_part.h"
+#include "engine/round_prefixes.h"
 
 /* Tokens between snapshots inside a long prompt: rarer than pages, for each costs a copy of the rings. */
 enum { SNAPSHOT_INTERVAL_TOKENS = 2048 };
-
-/* Rows of the largest ring of the draft layer: what a sequence must catch up on. */
-static int32_t draft_window(const struct engine_core *core) {
-    int64_t rows = 0;
-    for (int i = 0; i < core->state_table.count; i++) {
-        const struct state_kind *kind = &core->state_table.kinds[i];
-        if (kind->is_draft && kind->rows > rows) {
-            rows = kind->rows;
-        }
-    }
-    return (int32_t)rows;
-}
 
 static int32_t snapshot_interval(int32_t page_tokens) {
     int32_t pages = SNAPSHOT_INTERVAL_TOKENS / page_tokens;
@@ -43,18 +33,19 @@ static enum status create_prefixes(struct engine_work *work) {
 }
 
 static enum status create_tier(struct engine_work *work) {
-    const struct sluice_engine_options *options = &work->core->options;
-    return prefix_tier_create(&(struct prefix_tier_options){.core = work->core,
-                                                            .pages = &work->pages,
-                                                            .cache = work->prefixes,
-                                                            .directory = options->prefix_cache_directory,
-                                                            .limit_bytes = options->prefix_cache_disk_bytes},
-                              &work->tier);
+    return prefix_tier_create(
+        &(struct prefix_tier_options){
+            .core = work->core, .runner = work->runner, .pages = &work->pages, .cache = work->prefixes},
+        &work->tier);
 }
 
-static bool fetch(void *tier, const int32_t *tokens, int32_t limit, int32_t known_tokens, int32_t *pages,
-                  int64_t spare_pages, const struct step_plan *pending, bool *is_carried_out) {
-    return prefix_tier_fetch(tier, tokens, limit, known_tokens, pages, spare_pages, pending, is_carried_out);
+static bool ask(void *tier, const int32_t *tokens, int32_t limit, int32_t known_tokens, const int32_t *pages,
+                int64_t spare_pages) {
+    return prefix_tier_ask(tier, tokens, limit, known_tokens, pages, spare_pages);
+}
+
+static bool go_on(void *tier, const struct step_plan *pending, bool *is_carried_out) {
+    return prefix_tier_go_on(tier, pending, is_carried_out);
 }
 
 static void keep(void *tier, const int32_t *tokens, int32_t token_count, const int32_t *pages,
@@ -94,7 +85,7 @@ static enum status create_scheduler(struct engine_work *work,
         .page_tokens = core->options.page_tokens,
         .context_tokens = (int32_t)core->options.context_tokens,
         .draft_limit = core->options.draft.limit,
-        .draft_window = draft_window(core),
+        .draft_window = core->ranks == NULL ? engine_core_draft_window(core) : core->ranks->draft_window,
         .snapshot_interval = snapshot_interval(core->options.page_tokens),
         .group_count = engine_core_in_flight(&core->options),
         .in_flight_limit = engine_core_round_limit(&core->options),
@@ -103,7 +94,8 @@ static enum status create_scheduler(struct engine_work *work,
         .finished_context = context,
     };
     if (work->tier != NULL) {
-        options.store = (struct scheduler_store){.fetch = fetch, .keep = keep, .context = work->tier};
+        options.store =
+            (struct scheduler_store){.ask = ask, .go_on = go_on, .keep = keep, .context = work->tier};
     }
     return scheduler_create(&options, &work->scheduler);
 }
@@ -117,7 +109,7 @@ enum status engine_work_init(struct engine_work *work, struct engine_core **core
     TRY(page_pool_init(&work->pages, work->core->states.page_count));
     if (work->core->options.has_prefix_cache) {
         TRY(create_prefixes(work));
-        if (work->core->options.prefix_cache_directory != NULL) {
+        if (engine_core_has_disk(&work->core->options)) {
             TRY(create_tier(work));
         }
     }
@@ -155,10 +147,10 @@ enum status engine_work_measure(struct engine_work *work) {
 }
 
 void engine_work_deinit(struct engine_work *work) {
-    round_runner_destroy(&work->runner);
     scheduler_destroy(&work->scheduler);
     draft_controller_destroy(&work->controller);
     prefix_tier_destroy(&work->tier);
+    round_runner_destroy(&work->runner);
     prefix_cache_destroy(&work->prefixes);
     page_pool_deinit(&work->pages);
     engine_core_close(&work->core);
@@ -189,15 +181,28 @@ static enum status agree_on_tick(struct engine_work *work, struct round_plan *pl
     return STATUS_OK;
 }
 
-/* Plans the next round and starts it, without rows if only other replicas have some; false if nobody has. */
+/*
+ * Plans the next round; an empty one if there is nothing to run. Where nothing is under way but the beginning
+ * of a sequence from the disk, that is waited for.
+ */
+static enum status plan_round(struct engine_work *work, struct round_plan *plan) {
+    while (!scheduler_plan(work->scheduler, clock_seconds(), plan)) {
+        *plan = (struct round_plan){.regime = DRAFT_REGIME_COLD};
+        if (work->tier == NULL || !prefix_tier_is_busy(work->tier) || round_in_flight(work->runner) > 0) {
+            break;
+        }
+        TRY(round_take_prefix_answers(work->runner));
+    }
+    return STATUS_OK;
+}
+
+/* Plans a round and starts it, without rows if only other replicas have some; false if nobody has. */
 static bool start_round(struct engine_work *work, enum status *status) {
     struct round_plan plan;
     double started = clock_seconds();
-    if (!scheduler_plan(work->scheduler, started, &plan)) {
-        plan = (struct round_plan){.regime = DRAFT_REGIME_COLD};
-    }
+    *status = plan_round(work, &plan);
     work->planning_seconds += clock_seconds() - started;
-    *status = agree_on_tick(work, &plan);
+    *status = *status == STATUS_OK ? agree_on_tick(work, &plan) : *status;
     if (*status != STATUS_OK || work->tick.rows == 0) {
         return false;
     }
@@ -269,6 +274,15 @@ static void add_draft_stats(const struct draft_counters *counters, struct sluice
     stats->draft_regime = (enum sluice_draft_regime)counters->regime;
 }
 
+static void add_disk_counters(const struct prefix_disk_counters *counters, struct sluice_engine_stats *sum) {
+    sum->disk_read_bytes += counters->read_bytes;
+    sum->disk_written_bytes += counters->written_bytes;
+    sum->disk_damaged_entries += counters->damaged;
+    sum->disk_failed_writes += counters->failed_writes;
+    sum->disk_dropped_entries += counters->dropped;
+    sum->disk_evicted_entries += counters->evicted;
+}
+
 void engine_work_stats(const struct engine_work *work, struct sluice_engine_stats *stats) {
     struct scheduler_gauges gauges = scheduler_gauges(work->scheduler);
     *stats = (struct sluice_engine_stats){
@@ -291,6 +305,10 @@ void engine_work_stats(const struct engine_work *work, struct sluice_engine_stat
     int rank_count;
     const struct rank_report *reports = round_reports(work->runner, &rank_count);
     rank_reports_add_up(reports, rank_count, stats);
+    for (int i = 0; i < rank_count; i++) {
+        bool is_own = i == 0 && work->core->prefixes != NULL; /* added when it is asked for */
+        add_disk_counters(is_own ? &(struct prefix_disk_counters){0} : &reports[i].disk, stats);
+    }
     if (work->prefixes != NULL) {
         stats->cached_pages = (int32_t)prefix_cache_counters(work->prefixes).unused_pages;
     }
@@ -301,14 +319,8 @@ void engine_work_stats(const struct engine_work *work, struct sluice_engine_stat
 }
 
 void engine_work_add_disk_stats(const struct engine_work *work, struct sluice_engine_stats *sum) {
-    if (work->tier == NULL) {
-        return;
+    if (work->core->prefixes != NULL) {
+        struct prefix_disk_counters counters = prefix_part_counters(work->core->prefixes);
+        add_disk_counters(&counters, sum);
     }
-    struct prefix_disk_counters counters = prefix_tier_counters(work->tier);
-    sum->disk_read_bytes += counters.read_bytes;
-    sum->disk_written_bytes += counters.written_bytes;
-    sum->disk_damaged_entries += counters.damaged;
-    sum->disk_failed_writes += counters.failed_writes;
-    sum->disk_dropped_entries += counters.dropped;
-    sum->disk_evicted_entries += counters.evicted;
 }

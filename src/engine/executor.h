@@ -21,6 +21,7 @@
 #include "model/model.h"
 
 struct executor;
+struct prefix_part;
 
 struct executor_options {
     const struct model *model; /* bound; borrowed */
@@ -112,6 +113,19 @@ enum status executor_finish_sends(struct executor *executor);
 /* Does what a record that is no round asks for, on this rank. */
 enum status executor_obey(struct executor *executor, const struct plan_record *record);
 
+/* Where what is ordered about prefixes on disk is done, once; borrowed. */
+void executor_set_prefixes(struct executor *executor, struct prefix_part *prefixes);
+
+/*
+ * Does what a record orders about prefixes on disk on this rank, the changes of the state in front of it
+ * included; `answer` is that of FIND and LOAD, else zeros. For the ranks of all stages, a leader too.
+ */
+enum status executor_obey_prefixes(struct executor *executor, const struct plan_record *record,
+                                   struct prefix_answer *answer);
+
+/* For the leader, which has sent a FIND or LOAD: waits for the answer of a stage other than its own. */
+enum status executor_take_prefix_answer(struct executor *executor, int stage, struct prefix_answer *out);
+
 /*
  * This rank's part of a step, which has no rows only where replicas share experts: carries out what the plan
  * asks of the state, then runs its layers. logits: host (logit_row_count, vocabulary), whatever their values,
@@ -139,7 +153,7 @@ enum status executor_run_head(struct executor *executor, const int32_t *rows, in
 
 /*
  * Does at once what a plan asks of the state before its layers, and nothing else: page updates, slot
- * operations. The plan must not be run with them again.
+ * operations. The plan must not be run with them again. For the leader; on all ranks.
  */
 enum status executor_change_state(struct executor *executor, const struct step_plan *plan);
 

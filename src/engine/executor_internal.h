@@ -49,7 +49,7 @@ struct executor {
     int64_t drafted_rows;            /* its rows on all ranks, */
     struct row_deal drafted_deal[2]; /* and which of them are here */
     struct boundary saved;           /* saved_row_limit rows */
-    struct sent_record *sent;        /* [in_flight_limit], a ring; of the leader */
+    struct sent_record *sent;        /* a ring; of the leader */
     void *record;                    /* one that came in */
     size_t record_bytes;             /* its most */
     uint64_t record_number;          /* of the next record */
@@ -68,6 +68,9 @@ struct executor {
     struct rank_meter meter;
     struct rank_report report; /* on its way to the leader */
     struct comm_request report_request;
+    struct prefix_part *prefixes;       /* NULL: none on disk */
+    struct prefix_answer prefix_answer; /* on its way to the leader */
+    struct comm_request answer_request;
     struct trace_event *trace_piece; /* of another rank; with a trace, of a leader of several */
 };
 
@@ -181,6 +184,12 @@ enum status executor_send_trace(struct executor *executor);
 
 /* Answers a record that asks for a report; does not wait for the leader. */
 enum status executor_send_report(struct executor *executor);
+
+/* What a plan asks of the state before its layers, on this rank. */
+enum status executor_change_own_state(struct executor *executor, const struct step_plan *plan);
+
+/* Does what a record orders about prefixes on disk; the first rank of a stage answers. */
+enum status executor_follow_prefixes(struct executor *executor, const struct plan_record *record);
 
 /* Memory for records, as this rank needs it. */
 enum status executor_alloc_records(struct executor *executor);

@@ -48,8 +48,10 @@ struct executor_ranks {
     int64_t shared_rows_min; /* steps of so many rows deal them out over the tensor ranks (S-28) */
     int64_t vocabulary_part; /* rows of the head that this rank has; on the last stage */
     struct plan_bounds bounds;
-    int in_flight_limit;           /* rounds under way at once */
+    int in_flight_limit;           /* rounds under way at once, */
+    int record_limit;              /* and records: more where prefixes are kept on disk */
     struct expert_balance balance; /* where whole experts move (executor_balance.h); else zeroed */
+    int32_t draft_window;          /* rows of the draft layer's largest ring, on whichever stage it is */
     int64_t balance_interval;      /* steps from one placement to the next */
     int64_t balance_steps;         /* that the stage has begun */
     int64_t expert_moves;          /* experts that this rank got of others */

@@ -2,8 +2,8 @@
  * Plan records on their way: the leader to the first rank of each stage by messages that it does not wait
  * for, there to the other ranks of the stage, which work in step anyway.
  *
- * A record's memory is used again in_flight_limit records later: by then its round is finished, and so all
- * stages have it.
+ * A record's memory is used again record_limit records later: by then its round is finished, as a rule, and
+ * all stages have it. Else the leader waits.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -30,9 +30,9 @@ static size_t requests_most(const struct executor_ranks *ranks) {
 
 static enum status alloc_sent(struct executor *executor) {
     const struct executor_ranks *ranks = executor->options.ranks;
-    executor->sent = calloc((size_t)ranks->in_flight_limit, sizeof *executor->sent);
+    executor->sent = calloc((size_t)executor->options.ranks->record_limit, sizeof *executor->sent);
     CHECK_MEMORY(executor->sent);
-    for (int i = 0; i < ranks->in_flight_limit; i++) {
+    for (int i = 0; i < executor->options.ranks->record_limit; i++) {
         struct sent_record *sent = &executor->sent[i];
         sent->memory = calloc(1, executor->record_bytes);
         sent->masks =
@@ -73,7 +73,7 @@ enum status executor_alloc_records(struct executor *executor) {
 }
 
 void executor_free_records(struct executor *executor) {
-    for (int i = 0; executor->sent != NULL && i < executor->options.ranks->in_flight_limit; i++) {
+    for (int i = 0; executor->sent != NULL && i < executor->options.ranks->record_limit; i++) {
         free(executor->sent[i].memory);
         free(executor->sent[i].masks);
         free(executor->sent[i].requests);
@@ -132,7 +132,8 @@ enum status executor_lead(struct executor *executor, const struct plan_record *r
     if (ranks == NULL) {
         return STATUS_OK;
     }
-    struct sent_record *sent = &executor->sent[executor->record_number % (uint64_t)ranks->in_flight_limit];
+    struct sent_record *sent =
+        &executor->sent[executor->record_number % (uint64_t)executor->options.ranks->record_limit];
     TRY(wait_for_sent(executor, sent));
     executor_ranks_begin_tick(ranks, executor->record_number);
     sent->bytes = plan_record_write(record, executor->record_number++, sent->memory);
@@ -251,7 +252,7 @@ enum status executor_finish_sends(struct executor *executor) {
         TRY(executor_wait_for_buffer(executor, i));
     }
     executor_drop_boundaries(executor); /* what was awaited for a step that will not be */
-    for (int i = 0; executor->sent != NULL && i < ranks->in_flight_limit; i++) {
+    for (int i = 0; executor->sent != NULL && i < executor->options.ranks->record_limit; i++) {
         TRY(wait_for_sent(executor, &executor->sent[i]));
     }
     return STATUS_OK;

@@ -5,6 +5,7 @@
  * the answers are on their way: before whatever that rank sends for a round that was started later.
  */
 #include "engine/executor_internal.h"
+#include "engine/prefix_part.h"
 
 static void count_links(const struct executor *executor, struct sluice_stage_stats *out) {
     const struct executor_ranks *ranks = executor->options.ranks;
@@ -31,6 +32,9 @@ void executor_report(const struct executor *executor, struct rank_report *out) {
     const struct executor_ranks *ranks = executor->options.ranks;
     *out = (struct rank_report){.stage = ranks == NULL ? 0 : ranks->stage};
     rank_meter_read(&executor->meter, &out->stats);
+    if (executor->prefixes != NULL) {
+        out->disk = prefix_part_counters(executor->prefixes);
+    }
     if (ranks != NULL) {
         count_links(executor, &out->stats);
     }

@@ -39,7 +39,7 @@ static enum status run_slot_operation(struct executor *executor,
     FAIL(STATUS_INTERNAL, "slot operation %d is unknown", (int)operation->action);
 }
 
-static enum status change_state(struct executor *executor, const struct step_plan *plan) {
+enum status executor_change_own_state(struct executor *executor, const struct step_plan *plan) {
     TRY(state_pool_update_pages(executor->options.states, executor->queue.stream, plan->page_updates,
                                 plan->page_update_count));
     for (int32_t i = 0; i < plan->slot_operation_count; i++) {
@@ -72,7 +72,7 @@ static enum status prepare_buffers(struct executor *executor) {
 
 enum status executor_step(struct executor *executor, const struct step_plan *plan, float *logits) {
     TRY(check_plan(executor, plan));
-    TRY(change_state(executor, plan));
+    TRY(executor_change_own_state(executor, plan));
     executor->step_rows = 0;
     executor->step_number++;
     double began = clock_seconds();
@@ -95,7 +95,7 @@ static enum status run_step(struct executor *executor, const struct step_plan *p
 
 enum status executor_change_state(struct executor *executor, const struct step_plan *plan) {
     TRY(executor_lead(executor, &(struct plan_record){.kind = PLAN_KIND_CHANGE_STATE, .step = *plan}));
-    return change_state(executor, plan);
+    return executor->options.states == NULL ? STATUS_OK : executor_change_own_state(executor, plan);
 }
 
 enum status executor_run(struct executor *executor, const struct step_plan *plan, float *logits) {
@@ -109,7 +109,12 @@ enum status executor_obey(struct executor *executor, const struct plan_record *r
     case PLAN_KIND_STEP:
         return run_step(executor, &record->step, executor->logits);
     case PLAN_KIND_CHANGE_STATE:
-        return change_state(executor, &record->step);
+        return executor_change_own_state(executor, &record->step);
+    case PLAN_KIND_PREFIX_FIND:
+    case PLAN_KIND_PREFIX_LOAD:
+    case PLAN_KIND_PREFIX_RESTORE:
+    case PLAN_KIND_PREFIX_KEEP:
+        return executor_follow_prefixes(executor, record);
     case PLAN_KIND_REST:
         rank_meter_rest(&executor->meter);
         return executor_send_report(executor);

@@ -161,11 +161,17 @@ enum status job_order_engine(struct sluice_job *job, const struct sluice_engine_
         .trace_continues = options->trace_continues,
         .parallel = options->parallel,
         .context_tokens = options->context_tokens,
+        .prefix_cache_disk_bytes = options->prefix_cache_disk_bytes,
         .number = job->order_count++,
     };
+    const char *directory = options->prefix_cache_directory == NULL ? "" : options->prefix_cache_directory;
+    CHECK(strlen(directory) < sizeof out->prefix_cache_directory, STATUS_BAD_ARGUMENT,
+          "the path of the prefix cache's directory has %zu bytes, at most %zu fit: choose a shorter one",
+          strlen(directory), sizeof out->prefix_cache_directory - 1);
     out->parallel.job = NULL;
     snprintf(out->device, sizeof out->device, "%s", options->device);
     snprintf(out->cpu_features, sizeof out->cpu_features, "%s", options->cpu_features);
+    snprintf(out->prefix_cache_directory, sizeof out->prefix_cache_directory, "%s", directory);
     TRY(hash_random_bytes(out->nonce, sizeof out->nonce));
     TRY(comm_broadcast_host(job->world, 0, out, sizeof *out));
     return STATUS_OK;
@@ -211,6 +217,9 @@ options_of(struct sluice_job *job, const struct sluice_engine_options *own, cons
     options.sequence_limit = order->sequence_limit;
     options.page_tokens = order->page_tokens;
     options.has_prefix_cache = order->has_prefix_cache != 0;
+    options.prefix_cache_directory =
+        order->prefix_cache_directory[0] == '\0' ? NULL : order->prefix_cache_directory;
+    options.prefix_cache_disk_bytes = order->prefix_cache_disk_bytes;
     options.snapshot_limit = order->snapshot_limit;
     options.draft = (struct sluice_draft_options){.limit = order->draft_limit};
     /* The leader writes it; what is recorded here lies beside it until then, if this process knows where. */

@@ -13,6 +13,7 @@ enum {
     JOB_RANKS_MAX = 64,
     JOB_HOST_NAME_BYTES = 64,
     JOB_FEATURES_BYTES = 32,
+    JOB_PATH_BYTES = 1024,
     JOB_GROUPS_PER_TEAM = 5 + JOB_RANKS_MAX,
     JOB_START_FACTOR = 20,
     JOB_DEADLINE_SECONDS = 30,
@@ -37,10 +38,12 @@ struct job_order {
     int32_t has_trace;
     int32_t trace_continues;
     int64_t context_tokens;
+    uint64_t prefix_cache_disk_bytes;
     uint64_t number;                         /* of the engine, from 0 */
     struct sluice_parallel_options parallel; /* without the job, which is a pointer */
     char device[JOB_FEATURES_BYTES];
     char cpu_features[JOB_FEATURES_BYTES];
+    char prefix_cache_directory[JOB_PATH_BYTES]; /* "": none; each host has its own */
     uint8_t nonce[RANK_NONCE_BYTES];
 };
 

@@ -13,6 +13,8 @@ void outside_leader_place(struct outside_leader *leader, const struct executor_r
     ranks->step.count = first->step.count;
     ranks->bounds = first->bounds;
     ranks->in_flight_limit = first->in_flight_limit;
+    ranks->record_limit = first->record_limit;
+    ranks->draft_window = first->draft_window;
     ranks->deadline_seconds = first->deadline_seconds;
 }
 

@@ -36,7 +36,8 @@ size_t plan_record_body_bytes(const struct plan_head *head) {
     return (size_t)head->start_count * sizeof(struct start_words) + words * sizeof(int32_t) +
            (size_t)head->page_update_count * sizeof(struct step_page_update) +
            (size_t)head->slot_operation_count * sizeof(struct step_slot_operation) +
-           (size_t)head->snapshot_count * sizeof(struct step_snapshot);
+           (size_t)head->snapshot_count * sizeof(struct step_snapshot) +
+           ((size_t)head->prefix_token_count + (size_t)head->prefix_page_count) * sizeof(int32_t);
 }
 
 size_t plan_record_bytes_max(const struct plan_bounds *bounds) {
@@ -49,7 +50,9 @@ size_t plan_record_bytes_max(const struct plan_bounds *bounds) {
                              .source_row_count = bounds->row_limit,
                              .page_update_count = bounds->page_update_limit,
                              .slot_operation_count = bounds->slot_operation_limit,
-                             .snapshot_count = bounds->segment_limit};
+                             .snapshot_count = bounds->segment_limit,
+                             .prefix_token_count = bounds->token_limit,
+                             .prefix_page_count = bounds->page_limit};
     return sizeof head + plan_record_body_bytes(&head);
 }
 
@@ -149,7 +152,13 @@ static struct plan_head make_head(const struct plan_record *record, const struct
                               .page_update_count = step->page_update_count,
                               .slot_operation_count = step->slot_operation_count,
                               .joint_draft_passes = round->joint_draft_passes,
-                              .snapshot_count = is_draft ? draft->snapshot_count : step->snapshot_count};
+                              .snapshot_count = is_draft ? draft->snapshot_count : step->snapshot_count,
+                              .prefix_token_count = record->prefix.token_count,
+                              .prefix_first_page = record->prefix.first_page,
+                              .prefix_page_count = record->prefix.page_count,
+                              .prefix_snapshot_slot = record->prefix.snapshot_slot,
+                              .prefix_has_snapshot = record->prefix.has_snapshot,
+                              .prefix_has_draft_rows = record->prefix.has_draft_rows};
 }
 
 size_t plan_record_write(const struct plan_record *record, uint64_t number, void *memory) {
@@ -170,5 +179,7 @@ size_t plan_record_write(const struct plan_record *record, uint64_t number, void
     const struct step_snapshot *snapshots =
         record->kind == PLAN_KIND_DRAFT ? record->draft.snapshots : step->snapshots;
     at = put(at, snapshots, (size_t)head.snapshot_count * sizeof *snapshots);
+    at = put(at, record->prefix.tokens, (size_t)head.prefix_token_count * sizeof(int32_t));
+    at = put(at, record->prefix.pages, (size_t)head.prefix_page_count * sizeof(int32_t));
     return (size_t)(at - (unsigned char *)memory);
 }

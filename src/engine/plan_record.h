@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "engine/prefix_order.h"
 #include "engine/round_plan.h"
 
 enum plan_kind {
@@ -21,11 +22,15 @@ enum plan_kind {
     PLAN_KIND_HEAD,         /* a step plan's logits, of the step before */
     PLAN_KIND_CHANGE_STATE, /* a step plan's changes of the state, at once and alone */
     PLAN_KIND_ROUND,
-    PLAN_KIND_PASSES_END, /* neither drafts nor logits are asked for any more in this round */
-    PLAN_KIND_REPORT,     /* every rank says what it has done so far */
-    PLAN_KIND_REST,       /* the same, and nothing is under way until the next record */
-    PLAN_KIND_TRACE,      /* every rank sends its timeline */
-    PLAN_KIND_END,        /* nothing follows */
+    PLAN_KIND_PASSES_END,  /* neither drafts nor logits are asked for any more in this round */
+    PLAN_KIND_PREFIX_FIND, /* what follows is about prefixes on disk (engine/prefix_order.h) */
+    PLAN_KIND_PREFIX_LOAD,
+    PLAN_KIND_PREFIX_RESTORE, /* after the step plan's changes of the state, as the next */
+    PLAN_KIND_PREFIX_KEEP,
+    PLAN_KIND_REPORT, /* every rank says what it has done so far */
+    PLAN_KIND_REST,   /* the same, and nothing is under way until the next record */
+    PLAN_KIND_TRACE,  /* every rank sends its timeline */
+    PLAN_KIND_END,    /* nothing follows */
 };
 
 /* Sizes that plans of an engine never exceed. */
@@ -35,13 +40,15 @@ struct plan_bounds {
     int32_t segment_limit; /* and slots of sequences */
     int32_t page_update_limit;
     int32_t slot_operation_limit;
-    int32_t token_limit; /* of a sequence */
+    int32_t token_limit; /* of a sequence, */
+    int32_t page_limit;  /* and its pages */
 };
 
 /* What is asked for; of a kind that has no plan the plans are empty. */
 struct plan_record {
     enum plan_kind kind;
     struct step_plan step; /* of a step, or of changes of the state */
+    struct prefix_order prefix;
     struct draft_plan draft;
     struct round_plan
         round; /* in a record that was read: without masks, and starts without tokens and biases */

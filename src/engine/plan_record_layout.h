@@ -4,7 +4,7 @@
 
 #include "engine/plan_record.h"
 
-enum { PLAN_MAGIC = 0x534c4350, PLAN_VERSION = 4, SEGMENT_WORDS = 3, ROUND_SEGMENT_WORDS = 11 };
+enum { PLAN_MAGIC = 0x534c4350, PLAN_VERSION = 5, SEGMENT_WORDS = 3, ROUND_SEGMENT_WORDS = 11 };
 
 struct plan_head {
     uint32_t magic;
@@ -26,6 +26,12 @@ struct plan_head {
     int32_t slot_operation_count;
     int32_t joint_draft_passes;
     int32_t snapshot_count;
+    int32_t prefix_token_count;
+    int32_t prefix_first_page;
+    int32_t prefix_page_count;
+    int32_t prefix_snapshot_slot;
+    int32_t prefix_has_snapshot;
+    int32_t prefix_has_draft_rows;
 };
 
 struct start_words {

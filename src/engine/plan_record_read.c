@@ -5,6 +5,10 @@ static bool is_within(int32_t count, int32_t limit) {
     return count >= 0 && count <= limit;
 }
 
+static bool is_about_prefixes(const struct plan_head *head) {
+    return head->kind >= PLAN_KIND_PREFIX_FIND && head->kind <= PLAN_KIND_PREFIX_KEEP;
+}
+
 /* What is 0 unless the record is of some kind. */
 static bool has_parts_of_its_kind(const struct plan_head *head) {
     bool is_round = head->kind == PLAN_KIND_ROUND;
@@ -12,7 +16,15 @@ static bool has_parts_of_its_kind(const struct plan_head *head) {
     return head->round_segment_count == (is_round ? head->segment_count : 0) &&
            (is_round || (head->start_count == 0 && head->mask_flag_count == 0)) &&
            (head->mask_flag_count == 0 || head->mask_flag_count == head->logit_row_count) &&
-           head->source_row_count == (is_draft ? head->row_count : 0);
+           head->source_row_count == (is_draft ? head->row_count : 0) &&
+           (is_about_prefixes(head) || (head->prefix_token_count == 0 && head->prefix_page_count == 0));
+}
+
+/* Pages of a sequence, and no more tokens than it can have. */
+static bool has_possible_prefix(const struct plan_head *head, const struct plan_bounds *bounds) {
+    return is_within(head->prefix_token_count, bounds->token_limit) &&
+           is_within(head->prefix_first_page, bounds->page_limit) &&
+           is_within(head->prefix_page_count, bounds->page_limit - head->prefix_first_page);
 }
 
 static enum status check_head(const struct plan_head *head, size_t bytes, uint64_t number,
@@ -29,7 +41,7 @@ static enum status check_head(const struct plan_head *head, size_t bytes, uint64
               is_within(head->logit_row_count, bounds->logit_row_limit) &&
               is_within(head->page_update_count, bounds->page_update_limit) &&
               is_within(head->slot_operation_count, bounds->slot_operation_limit) &&
-              is_within(head->snapshot_count, head->segment_count),
+              is_within(head->snapshot_count, head->segment_count) && has_possible_prefix(head, bounds),
           STATUS_INTERNAL, "plan %llu has counts beyond what this engine plans", (unsigned long long)number);
     CHECK(has_parts_of_its_kind(head) && head->regime >= DRAFT_REGIME_COLD &&
               head->regime <= DRAFT_REGIME_DRAFT && head->draft_source >= DRAFT_SOURCE_STEP &&
@@ -139,7 +151,6 @@ static enum status read_round_segments(const struct plan_head *head, const int32
     return STATUS_OK;
 }
 
-/* The last array. */
 static const struct step_snapshot *snapshots_at(const struct plan_head *head, const int32_t *logit_rows) {
     const int32_t *updates =
         logit_rows + head->logit_row_count + head->mask_flag_count + head->source_row_count;
@@ -160,6 +171,19 @@ static enum status check_snapshots(const struct plan_head *head, const struct st
               (unsigned long long)head->number, i);
     }
     return STATUS_OK;
+}
+
+/* The last arrays. */
+static struct prefix_order make_order(const struct plan_head *head, const struct step_snapshot *snapshots) {
+    const int32_t *tokens = (const int32_t *)(const void *)(snapshots + head->snapshot_count);
+    return (struct prefix_order){.tokens = tokens,
+                                 .token_count = head->prefix_token_count,
+                                 .first_page = head->prefix_first_page,
+                                 .pages = tokens + head->prefix_token_count,
+                                 .page_count = head->prefix_page_count,
+                                 .snapshot_slot = head->prefix_snapshot_slot,
+                                 .has_snapshot = head->prefix_has_snapshot != 0,
+                                 .has_draft_rows = head->prefix_has_draft_rows != 0};
 }
 
 static struct step_plan make_step(const struct plan_head *head, const int32_t *logit_rows,
@@ -227,6 +251,13 @@ enum status plan_record_read(const void *memory, size_t bytes, uint64_t number,
                                          .writes_state_only = head->writes_state_only != 0,
                                          .snapshots = snapshots_at(head, rows),
                                          .snapshot_count = head->snapshot_count};
+        break;
+    case PLAN_KIND_PREFIX_FIND:
+    case PLAN_KIND_PREFIX_LOAD:
+    case PLAN_KIND_PREFIX_RESTORE:
+    case PLAN_KIND_PREFIX_KEEP:
+        out->prefix = make_order(head, snapshots_at(head, rows));
+        out->step = make_step(head, rows, room->segments);
         break;
     case PLAN_KIND_STEP:
     case PLAN_KIND_CHANGE_STATE:

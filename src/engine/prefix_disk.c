@@ -178,10 +178,9 @@ static enum status make_buffers(struct prefix_disk *disk) {
 }
 
 static enum status check_options(const struct prefix_disk_options *options) {
-    CHECK(options->page_tokens > 0 && options->page_bytes > 0 && options->buffer_count > 0,
-          STATUS_BAD_ARGUMENT,
-          "a prefix cache on disk needs pages (of %d tokens, %zu bytes) and buffers (%d)",
-          options->page_tokens, options->page_bytes, options->buffer_count);
+    CHECK(options->page_tokens > 0 && options->buffer_count > 0, STATUS_BAD_ARGUMENT,
+          "a prefix cache on disk needs pages (of %d tokens) and buffers (%d)", options->page_tokens,
+          options->buffer_count);
     uint64_t least = options->page_bytes + options->snapshot_bytes +
                      2 * (uint64_t)prefix_entry_head_bytes(options->page_tokens);
     CHECK(
@@ -315,6 +314,11 @@ bool prefix_disk_read(struct prefix_disk *disk, const struct prefix_key *key, en
     disk->counters.damaged += is_damaged;
     pthread_mutex_unlock(&disk->mutex);
     return is_hit;
+}
+
+void prefix_disk_drop(struct prefix_disk *disk, const struct prefix_key *key, enum prefix_entry_kind kind) {
+    struct prefix_file_name name = prefix_file_name_make(key, kind);
+    unlinkat(disk->directory, name.text, 0);
 }
 
 struct prefix_disk_buffer *prefix_disk_reserve(struct prefix_disk *disk, enum prefix_entry_kind kind) {

@@ -32,10 +32,10 @@ struct prefix_disk_options {
     /* Digest of all that decides the bytes of a page or snapshot: weights, configuration, arithmetic. */
     uint8_t model_key[PREFIX_KEY_BYTES];
     int32_t page_tokens;
-    size_t page_bytes;
-    size_t snapshot_bytes; /* 0: pages only */
-    uint64_t limit_bytes;  /* of all files; another process that writes may take it some over */
-    int32_t buffer_count;  /* entries that can be on their way to the disk */
+    size_t page_bytes; /* 0: entries are their heads, which say that there is nothing to remember */
+    size_t snapshot_bytes;
+    uint64_t limit_bytes; /* of all files; another process that writes may take it some over */
+    int32_t buffer_count; /* entries that can be on their way to the disk */
 };
 
 /* Memory for a payload that is to be written, from reservation to submission. */
@@ -80,6 +80,9 @@ bool prefix_disk_has(const struct prefix_disk *disk, const struct prefix_key *ke
  */
 bool prefix_disk_read(struct prefix_disk *disk, const struct prefix_key *key, enum prefix_entry_kind kind,
                       const int32_t *tokens, void *payload, bool *has_draft_rows);
+
+/* Deletes the entry if there is one. */
+void prefix_disk_drop(struct prefix_disk *disk, const struct prefix_key *key, enum prefix_entry_kind kind);
 
 /* A buffer for a payload of this kind; NULL if there is none now. Cancel or submit it. */
 struct prefix_disk_buffer *prefix_disk_reserve(struct prefix_disk *disk, enum prefix_entry_kind kind);

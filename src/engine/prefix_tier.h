@@ -2,8 +2,15 @@
  * The prefix cache on disk, as the scheduler uses it: beginnings that memory does not know are brought in
  * when a request starts, and what the cache in memory gets is written behind.
  *
- * It moves state itself, outside of step plans; what the next plan would have changed first is carried out
- * before, so that both see the state in the same order. One thread at a time, the engine's.
+ * It decides for all ranks of a replica. They are asked by orders (engine/prefix_order.h) that go between
+ * rounds: first how far the files of all stages go, then to read some pages at a time into pages of the pool
+ * that this tier holds, at last where the snapshot goes. The cache gets a prefix once every stage has read
+ * and checked all of it; if an entry is missing or damaged anywhere the prefix is a miss everywhere, and its
+ * pages are free again. Nobody waits for an answer while there are rounds to run: who wants the prefix waits,
+ * the others go on, and no order reads more than PIECE_PAGES pages.
+ *
+ * What the next plan would have changed first is carried out in front of a change here, so that all ranks see
+ * the state in the same order. One prefix at a time; one thread at a time, the engine's.
  */
 #ifndef SLUICE_ENGINE_PREFIX_TIER_H
 #define SLUICE_ENGINE_PREFIX_TIER_H
@@ -12,41 +19,46 @@
 #include "engine/page_pool.h"
 #include "engine/prefix_cache.h"
 #include "engine/prefix_disk.h"
+#include "engine/round.h"
 
 struct prefix_tier;
 
 struct prefix_tier_options {
-    struct engine_core *core;   /* borrowed */
-    struct page_pool *pages;    /* borrowed */
-    struct prefix_cache *cache; /* borrowed */
-    const char *directory;
-    uint64_t limit_bytes;
+    struct engine_core *core;    /* borrowed; the leader's */
+    struct round_runner *runner; /* borrowed */
+    struct page_pool *pages;     /* borrowed */
+    struct prefix_cache *cache;  /* borrowed */
 };
 
-/* Opens the directory (prefix_disk_open). */
 enum status prefix_tier_create(const struct prefix_tier_options *options, struct prefix_tier **out);
 
-/* Writes what is on its way, frees and nulls; NULL inside is allowed. */
+/* Frees and nulls; NULL inside is allowed. */
 void prefix_tier_destroy(struct prefix_tier **tier);
 
 /*
- * Brings the longest prefix of at most `limit` tokens that the disk has and that is longer than
- * `known_tokens` into the cache; `pages` are those of the known ones, which the caller refers to, and have
- * room for all. Leaves `spare_pages` of the pool alone. Returns whether the cache knows more now. `pending`
- * has been carried out if *is_carried_out says so. An entry that cannot be read is none.
+ * Starts to bring in the longest prefix of at most `limit` tokens that the disk has and that is longer than
+ * `known_tokens`; `pages` are those of the known ones, to which it adds references. Will leave `spare_pages`
+ * of the pool alone. False if there is none, or if another is under way.
  */
-bool prefix_tier_fetch(struct prefix_tier *tier, const int32_t *tokens, int32_t limit, int32_t known_tokens,
-                       int32_t *pages, int64_t spare_pages, const struct step_plan *pending,
-                       bool *is_carried_out);
+bool prefix_tier_ask(struct prefix_tier *tier, const int32_t *tokens, int32_t limit, int32_t known_tokens,
+                     const int32_t *pages, int64_t spare_pages);
 
 /*
- * Writes a prefix that the cache has just got, with the snapshot in `snapshot_slot`, as far as the disk lacks
- * it and keeps up. Carries out `pending` first, if it writes anything.
+ * Goes on with what was asked for by one step, if this costs no wait. Returns whether it is still under way:
+ * at its end the cache knows the prefix or does not. `pending` has been carried out if *is_carried_out says
+ * so.
+ */
+bool prefix_tier_go_on(struct prefix_tier *tier, const struct step_plan *pending, bool *is_carried_out);
+
+/* Whether something is under way. */
+bool prefix_tier_is_busy(const struct prefix_tier *tier);
+
+/*
+ * Writes a prefix that the cache has just got, with the snapshot in `snapshot_slot`, as far as the disks lack
+ * it and keep up. Carries out `pending` first.
  */
 void prefix_tier_keep(struct prefix_tier *tier, const int32_t *tokens, int32_t token_count,
                       const int32_t *pages, int32_t snapshot_slot, bool has_draft_rows,
                       const struct step_plan *pending, bool *is_carried_out);
-
-struct prefix_disk_counters prefix_tier_counters(struct prefix_tier *tier);
 
 #endif

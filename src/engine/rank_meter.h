@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "engine/prefix_disk.h"
 #include "sluice/engine.h"
 
 /* Zeroed: at rest. One thread at a time. */
@@ -28,6 +29,7 @@ struct rank_report {
     int32_t stage;
     int32_t unused;
     struct sluice_stage_stats stats; /* of this rank alone */
+    struct prefix_disk_counters disk;
 };
 
 /* A round begins, and a rest: nothing happens if one is under way already. */

@@ -75,7 +75,10 @@ static int threads_per_rank(const struct rank_team *team, const struct sluice_en
     return threads < ranks ? 1 : threads / ranks;
 }
 
-/* In a job the first process chooses for all (share_cut). */
+/*
+ * In a job the first process chooses for all (share_cut). Prefixes on disk belong to a cut: so that they are
+ * found after a restart it is one by counts then, which are the same each time.
+ */
 static enum status cut_layers(struct rank_team *team, const struct engine_core *sizes) {
     TRY(layout_check_stages(team->mesh.pipeline, sizes->model->layer_count));
     team->first_layers = calloc((size_t)team->mesh.pipeline + 1, sizeof *team->first_layers);
@@ -85,7 +88,8 @@ static enum status cut_layers(struct rank_team *team, const struct engine_core *
     struct stage_probe probe = {&sizes->options, sizes->model, threads_per_rank(team, &sizes->options)};
     const struct stage_meter meter = {.measure = stage_probe_measure, .context = &probe};
     return team->first_rank > 0 ? STATUS_OK
-                                : stage_cut_choose(sizes->model, &sizes->options, &memory, &meter,
+                                : stage_cut_choose(sizes->model, &sizes->options, &memory,
+                                                   engine_core_has_disk(&sizes->options) ? NULL : &meter,
                                                    team->first_layers, &team->imbalance);
 }
 
@@ -182,6 +186,8 @@ static enum status place_member(struct rank_team *team, int index, const struct 
     ranks->vocabulary_part =
         shard_cut_vocabulary(sizes->model->vocabulary_size, place.tensor, team->mesh.tensor).count;
     ranks->in_flight_limit = engine_core_round_limit(&sizes->options);
+    ranks->record_limit = engine_core_record_limit(&sizes->options);
+    ranks->draft_window = engine_core_draft_window(sizes);
     ranks->bounds = engine_core_plan_bounds(&sizes->options);
     return executor_balance_init(ranks, parallel, sizes->model);
 }

@@ -51,11 +51,6 @@ enum status rank_team_check_options(const struct sluice_engine_options *options)
     CHECK(parallel->shared_rows_min >= 0, STATUS_OUT_OF_RANGE,
           "shared_rows_min is %d, expected 0 or the fewest rows of a step that ranks share",
           parallel->shared_rows_min);
-    const struct mesh_shape mesh = {
-        .data = rank_team_replicas(parallel), .pipeline = parallel->pipeline, .tensor = parallel->tensor};
-    if (options->prefix_cache_directory != NULL) {
-        TRY(layout_check_disk_tier(options->device, &mesh));
-    }
     warn_of_few_groups(parallel);
     return STATUS_OK;
 }

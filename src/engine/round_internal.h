@@ -4,6 +4,7 @@
 
 #include "engine/feedback_record.h"
 #include "engine/round.h"
+#include "engine/round_prefixes.h"
 #include "engine/round_rules.h"
 
 /* A row whose logits say how probable a token of a prompt is. */
@@ -23,6 +24,7 @@ struct started_round {
     double started;       /* on the clock */
     double stage_seconds; /* that the leader's stage took, if it has one and that is not the last */
     bool has_reports;     /* of all ranks, which were asked before it */
+    bool has_answers;     /* of stages, which were asked about a prefix before it */
 };
 
 /* Times of a tick's stages on their way to the stage behind. */
@@ -51,7 +53,10 @@ struct round_runner {
     struct rank_report *reports; /* [ranks]: what each has done, when it was last asked */
     bool is_asked;               /* again, and not all answers are here */
     double asked_at;             /* on the clock */
-    void *received;              /* feedback of another rank */
+    bool is_prefix_asked;        /* of stages, and not all answers are here */
+    bool is_prefix_behind_round; /* they come before the feedback of a round under way */
+    struct prefix_answers prefix_answers;
+    void *received; /* feedback of another rank */
     void *received_extra;
     struct round_feedback *taken; /* [2 * sequence_limit]: what came back, of answers and of prompts */
 
@@ -130,6 +135,9 @@ enum status round_ask_reports(struct round_runner *runner, bool *is_asked);
 
 /* Takes those that were asked for, before anything else that ranks send. */
 enum status round_take_reports(struct round_runner *runner);
+
+/* Whether the round that starts next is the first behind a question about a prefix. */
+bool round_carries_prefix_answers(struct round_runner *runner);
 
 /* This rank's part of a round; feedback is on its way when it returns. */
 enum status round_run_part(struct round_runner *runner, const struct round_plan *plan);

@@ -32,6 +32,25 @@ static enum status keep_rows(struct round_runner *runner, const struct round_pla
     return STATUS_OK;
 }
 
+/*
+ * The same for snapshots inside the step. After the draft layer, which may go on from what was kept for the
+ * same snapshots' slots before; where it does nothing for a segment nobody will draft from its snapshot.
+ */
+static enum status keep_snapshot_rows(struct round_runner *runner, const struct round_plan *plan) {
+    int32_t first_row = 0;
+    for (int32_t i = 0; i < plan->step.segment_count; i++) {
+        for (int32_t j = 0; j < plan->step.snapshot_count && plan->segments[i].catch_up_rows > 0; j++) {
+            const struct step_snapshot *snapshot = &plan->step.snapshots[j];
+            if (snapshot->segment == i) {
+                TRY(executor_save_row(runner->options.executor, first_row + snapshot->row_count - 1,
+                                      snapshot->slot));
+            }
+        }
+        first_row += plan->step.segments[i].row_count;
+    }
+    return STATUS_OK;
+}
+
 /* Sequences that get their slots with this round. */
 static enum status take_starts(struct round_runner *runner, const struct round_plan *plan) {
     for (int32_t i = 0; i < plan->start_count; i++) {
@@ -109,6 +128,7 @@ static enum status choose_and_draft(struct round_runner *runner, const struct ro
     if (has_passes(plan)) {
         TRY(executor_end_passes(runner->options.executor));
     }
+    TRY(keep_snapshot_rows(runner, plan));
     /* Last, for it leaves another boundary behind than the draft layer needs. */
     for (int32_t i = 0; i < count; i++) {
         if (runner->feedback[i].status == STATUS_NOT_FINITE) {
@@ -150,7 +170,7 @@ static enum status run_part(struct round_runner *runner, const struct round_plan
         TRY(executor_follow_passes(options->executor));
         tick_trace_add(options->trace, TRACE_DRAFT, began);
     }
-    return STATUS_OK;
+    return keep_snapshot_rows(runner, plan);
 }
 
 enum status round_run_part(struct round_runner *runner, const struct round_plan *plan) {
@@ -178,13 +198,15 @@ static enum status start_round(struct round_runner *runner, const struct round_p
     CHECK(runner->in_flight < limit, STATUS_INTERNAL, "a round was started while %d were under way",
           runner->in_flight);
     rank_meter_start(executor_meter(runner->options.executor));
+    bool has_answers = round_carries_prefix_answers(runner);
     TRY(round_ask_reports(runner, &has_reports));
     runner->rounds[(runner->oldest + runner->in_flight++) % limit] =
         (struct started_round){.plan = *plan,
                                .sampled_count = count_sampled(plan),
                                .number = runner->number,
                                .started = clock_seconds(),
-                               .has_reports = has_reports};
+                               .has_reports = has_reports,
+                               .has_answers = has_answers};
     TRY(executor_lead(runner->options.executor,
                       &(struct plan_record){.kind = PLAN_KIND_ROUND, .round = *plan}));
     struct started_round *started = &runner->rounds[(runner->oldest + runner->in_flight - 1) % limit];
@@ -233,6 +255,9 @@ static enum status receive_feedback(struct round_runner *runner, const struct st
     bool is_here = round_chooses(options);
     double began = clock_seconds();
     trace_round(runner, &round->plan, round->number);
+    if (round->has_answers) {
+        TRY(round_take_prefix_answers(runner));
+    }
     if (round->has_reports) {
         TRY(round_take_reports(runner));
     }

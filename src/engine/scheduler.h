@@ -30,24 +30,26 @@
 struct scheduler;
 
 /*
- * Slot operations of a plan, at most, for each slot of a sequence: the saved row of a snapshot in its prompt,
- * a copy and a saved row at its end; a clearing and a restored copy when the next one starts.
+ * Slot operations of a plan, at most, for each slot of a sequence: a copy and a saved row at its end; a
+ * clearing and a restored copy when the next one starts.
  */
-enum { SCHEDULER_OPERATIONS_PER_SLOT = 5 };
+enum { SCHEDULER_OPERATIONS_PER_SLOT = 4 };
 
 /*
- * Prefixes kept below the cache, on disk (engine/prefix_tier.h). Both functions may carry out what the next
- * plan would have changed in the state, and say so: then the plan does not do it again. NULL functions: no
- * store.
+ * Prefixes kept below the cache, on disk (engine/prefix_tier.h), which are brought into it while others run.
+ * Functions that are given what the next plan will change in the state first may carry that out, and say so:
+ * then the plan does not do it again. NULL functions: no store.
  */
 struct scheduler_store {
     /*
-     * Brings a prefix of at most `limit` tokens that is longer than `known_tokens` into the cache; `pages`
-     * hold the known ones and have room for a whole context. Leaves `spare_pages` alone. Returns whether it
-     * did.
+     * Starts to bring a prefix of at most `limit` tokens that is longer than `known_tokens` into the cache;
+     * `pages` are those of the known ones. Leaves `spare_pages` alone. False if there is none. Not while one
+     * is under way.
      */
-    bool (*fetch)(void *context, const int32_t *tokens, int32_t limit, int32_t known_tokens, int32_t *pages,
-                  int64_t spare_pages, const struct step_plan *pending, bool *is_carried_out);
+    bool (*ask)(void *context, const int32_t *tokens, int32_t limit, int32_t known_tokens,
+                const int32_t *pages, int64_t spare_pages);
+    /* Goes on with it as far as nobody has to wait for that; false if nothing is under way any more. */
+    bool (*go_on)(void *context, const struct step_plan *pending, bool *is_carried_out);
     /* The cache has got these pages, and a snapshot at their end. */
     void (*keep)(void *context, const int32_t *tokens, int32_t token_count, const int32_t *pages,
                  int32_t snapshot_slot, bool has_draft_rows, const struct step_plan *pending,
@@ -97,8 +99,9 @@ void scheduler_submit(struct scheduler *scheduler, struct sequence *sequence);
 
 /*
  * Plans the next round at time `now`: sequences that were cancelled or are too late end first. Returns false
- * if there is nothing to run, or not before a round under way is completed. The plan is valid until it is
- * completed, its page updates, slot operations, starts and masks until the next one is made.
+ * if there is nothing to run, or not before a round under way is completed or the store has gone on: a
+ * sequence whose beginning it brings in waits for that, and so do those behind it. The plan is valid until it
+ * is completed, its page updates, slot operations, starts and masks until the next one is made.
  */
 bool scheduler_plan(struct scheduler *scheduler, double now, struct round_plan *out);
 

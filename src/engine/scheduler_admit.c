@@ -20,28 +20,42 @@ static void drop_match(struct scheduler *scheduler, const struct prefix_match *m
     }
 }
 
-/* Asks the store below the cache for more than the cache has; true if it now has more. */
-static bool fetch_prefix(struct scheduler *scheduler, struct sequence *sequence, int32_t known_tokens) {
+void scheduler_go_on_with_store(struct scheduler *scheduler) {
     const struct scheduler_store *store = &scheduler->options.store;
-    if (store->fetch == NULL) {
+    bool is_carried_out = false;
+    if (store->go_on == NULL) {
+        return;
+    }
+    struct step_plan pending = scheduler_pending_changes(scheduler);
+    scheduler->is_store_busy = store->go_on(store->context, &pending, &is_carried_out);
+    if (is_carried_out) {
+        scheduler_forget_changes(scheduler);
+    }
+}
+
+/* Asks the store below the cache for more than the cache has, once; whether the cache may have it now. */
+static bool ask_store(struct scheduler *scheduler, struct sequence *sequence, int32_t known_tokens) {
+    const struct scheduler_store *store = &scheduler->options.store;
+    int32_t limit = sequence->token_count - 1;
+    if (store->ask == NULL || sequence->has_asked || known_tokens + scheduler->options.page_tokens > limit) {
         return false;
     }
     if (!sequence->is_sought) {
         sequence->is_sought = true;
-        scheduler->gauges.store_queried_tokens += sequence->token_count - 1 - known_tokens;
+        scheduler->gauges.store_queried_tokens += limit - known_tokens;
     }
-    struct step_plan pending = scheduler_pending_changes(scheduler);
-    bool is_carried_out = false;
-    bool is_fetched =
-        store->fetch(store->context, sequence->tokens, sequence->token_count - 1, known_tokens,
-                     scheduler->matched_pages, scheduler->running.count, &pending, &is_carried_out);
-    if (is_carried_out) {
-        scheduler_forget_changes(scheduler);
+    sequence->has_asked = true;
+    sequence->known_when_asked = known_tokens;
+    if (!store->ask(store->context, sequence->tokens, limit, known_tokens, scheduler->matched_pages,
+                    scheduler->running.count)) {
+        return false;
     }
-    return is_fetched;
+    scheduler_go_on_with_store(scheduler);
+    return true;
 }
 
-/* Looks the beginning up; its pages are referred to from here on. */
+/* Looks the beginning up; its pages are referred to from here on. The store may be busy with it afterwards.
+ */
 static struct prefix_match find_prefix(struct scheduler *scheduler, struct sequence *sequence) {
     struct prefix_match match = {.snapshot_slot = -1};
     struct prefix_cache *prefixes = scheduler->options.prefixes;
@@ -50,12 +64,9 @@ static struct prefix_match find_prefix(struct scheduler *scheduler, struct seque
         return match;
     }
     prefix_cache_match(prefixes, sequence->tokens, limit, scheduler->matched_pages, &match);
-    if (match.token_count + scheduler->options.page_tokens <= limit &&
-        fetch_prefix(scheduler, sequence, match.token_count)) {
-        int32_t known = match.token_count;
+    if (ask_store(scheduler, sequence, match.token_count)) {
         drop_match(scheduler, &match);
         prefix_cache_match(prefixes, sequence->tokens, limit, scheduler->matched_pages, &match);
-        scheduler->gauges.store_found_tokens += match.token_count - known;
     }
     return match;
 }
@@ -111,6 +122,14 @@ static void take_match(struct scheduler *scheduler, struct sequence *sequence,
     }
 }
 
+/* What the store had of a sequence that starts. */
+static void count_found(struct scheduler *scheduler, struct sequence *sequence, int32_t matched_tokens) {
+    if (sequence->has_asked && matched_tokens > sequence->known_when_asked) {
+        scheduler->gauges.store_found_tokens += matched_tokens - sequence->known_when_asked;
+    }
+    sequence->has_asked = false;
+}
+
 /* Who chooses tokens is told of a sequence when it gets its slot. */
 static void announce(struct scheduler *scheduler, struct sequence *sequence) {
     sequence->generation = ++scheduler->generations[sequence->slot];
@@ -125,7 +144,7 @@ static void announce(struct scheduler *scheduler, struct sequence *sequence) {
 
 static bool start(struct scheduler *scheduler, struct sequence *sequence, int32_t slot) {
     struct prefix_match match = find_prefix(scheduler, sequence);
-    if (!has_pages(scheduler, sequence, &match)) {
+    if (scheduler->is_store_busy || !has_pages(scheduler, sequence, &match)) {
         drop_match(scheduler, &match);
         return false;
     }
@@ -136,6 +155,7 @@ static bool start(struct scheduler *scheduler, struct sequence *sequence, int32_
     scheduler->slots[slot] = sequence;
     scheduler_list(&scheduler->running, sequence);
     take_match(scheduler, sequence, &match);
+    count_found(scheduler, sequence, match.token_count);
     if (scheduler->options.controller != NULL) {
         draft_controller_start_sequence(scheduler->options.controller, slot,
                                         sequence->rules.sampling.temperature);
@@ -146,7 +166,7 @@ static bool start(struct scheduler *scheduler, struct sequence *sequence, int32_
 
 void scheduler_admit(struct scheduler *scheduler) {
     int32_t slot = free_slot(scheduler);
-    while (scheduler->waiting.first != NULL && slot >= 0 &&
+    while (scheduler->waiting.first != NULL && slot >= 0 && !scheduler->is_store_busy &&
            scheduler->plan->row_count < scheduler->options.row_limit &&
            scheduler_group_has_room(scheduler, scheduler->plan->group)) {
         struct sequence *sequence = scheduler->waiting.first;

@@ -21,8 +21,8 @@ static void follow_pages(struct scheduler *scheduler, const struct sequence *seq
 }
 
 /*
- * Shares the pages before `end` and has the saved row there kept; returns the slot where the rings as they
- * are at `end` are to be kept too, -1: nowhere.
+ * Shares the pages before `end`; returns the slot where the rings as they are at `end` and the boundary row
+ * before it are to be kept, -1: nowhere.
  */
 static int32_t share_pages(struct scheduler *scheduler, struct sequence *sequence, int32_t end) {
     bool has_rows = has_draft_rows(scheduler, sequence, end);
@@ -35,9 +35,6 @@ static int32_t share_pages(struct scheduler *scheduler, struct sequence *sequenc
     assert(status == STATUS_OK);
     (void)status;
     follow_pages(scheduler, sequence, before, page_count);
-    if (snapshot_slot >= 0 && has_rows) {
-        scheduler_add_slot_operation(scheduler, STEP_SLOT_SAVE_ROW, sequence->slot, snapshot_slot);
-    }
     return snapshot_slot;
 }
 
@@ -60,6 +57,9 @@ static void store_snapshot(struct scheduler *scheduler, const struct sequence *s
 static void publish(struct scheduler *scheduler, struct sequence *sequence, int32_t end) {
     int32_t snapshot_slot = share_pages(scheduler, sequence, end);
     if (snapshot_slot >= 0) {
+        if (has_draft_rows(scheduler, sequence, end)) {
+            scheduler_add_slot_operation(scheduler, STEP_SLOT_SAVE_ROW, sequence->slot, snapshot_slot);
+        }
         scheduler_add_slot_operation(scheduler, STEP_SLOT_COPY, sequence->slot, snapshot_slot);
         store_snapshot(scheduler, sequence, end, snapshot_slot);
     }

@@ -55,6 +55,7 @@ struct scheduler {
     bool *is_group_busy;    /* [group_count]: a tick under way chooses its tokens */
     int32_t next_group;     /* whose turn it is */
     int32_t uneven_plans;   /* whose group a move would have made more even, since the last move */
+    bool is_store_busy;     /* with the beginning of a sequence that waits, or of one that has ended */
     int32_t *matched_pages; /* [pages of a context] scratch: pages found, or a sequence's before it shared
                                them */
     struct scheduler_gauges gauges;
@@ -84,6 +85,9 @@ void scheduler_take_off(struct scheduler *scheduler, struct sequence *sequence);
 
 /* Takes a sequence whose end was decided out of its list and hands it back to the engine. */
 void scheduler_end(struct scheduler *scheduler, struct sequence *sequence);
+
+/* Has the store go on with what it brings in. */
+void scheduler_go_on_with_store(struct scheduler *scheduler);
 
 /* Lets waiting sequences in while slots, pages and rows last, and plans their first rows. */
 void scheduler_admit(struct scheduler *scheduler);

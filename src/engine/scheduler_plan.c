@@ -242,8 +242,7 @@ static bool may_end_prompt(const struct scheduler *scheduler, const struct seque
 
 /*
  * End of the rows that are planned now. If they go beyond a place where a snapshot is wanted, that is
- * *snapshot, else 0. Where drafts are made a part has one end of a page at most from where others go on, for
- * one row is kept for a slot.
+ * *snapshot, else 0.
  */
 static int32_t find_part_end(const struct scheduler *scheduler, const struct sequence *sequence,
                              int32_t *snapshot) {
@@ -256,8 +255,7 @@ static int32_t find_part_end(const struct scheduler *scheduler, const struct seq
     }
     int32_t next = scheduler_next_boundary(scheduler, sequence, boundary);
     int32_t end = smaller(room_end, next);
-    bool has_two_rows = options->draft_limit > 0 && end == next && end % options->page_tokens == 0;
-    if (has_two_rows || !may_end_prompt(scheduler, sequence, end)) {
+    if (!may_end_prompt(scheduler, sequence, end)) {
         return boundary;
     }
     *snapshot = boundary;
@@ -289,8 +287,8 @@ bool scheduler_plan_prompt(struct scheduler *scheduler, struct sequence *sequenc
     }
     if (snapshot > 0) {
         add_snapshot(plan, snapshot);
-        keep_row(scheduler, snapshot);
-    } else if (is_last || scheduler_next_boundary(scheduler, sequence, end - 1) == end) {
+    }
+    if (is_last || scheduler_next_boundary(scheduler, sequence, end - 1) == end) {
         keep_row(scheduler, end);
     }
     return true;
@@ -508,6 +506,7 @@ bool scheduler_plan(struct scheduler *scheduler, double now, struct round_plan *
         int32_t last = (scheduler->oldest_plan + scheduler->plan_count - 1) % limit;
         scheduler_share_prompts(scheduler, &scheduler->plans[last]);
     }
+    scheduler_go_on_with_store(scheduler);
     end_where_due(scheduler, &scheduler->running, now);
     end_where_due(scheduler, &scheduler->waiting, now);
     preempt_where_due(scheduler);

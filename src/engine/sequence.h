@@ -72,6 +72,8 @@ struct sequence {
     char message[512];  /* the sentence to it */
     int32_t cached_prompt_tokens;
     bool is_sought; /* its beginning was looked for in the store: it counts once, however often it is */
+    bool has_asked; /* the store, since it last began to wait */
+    int32_t known_when_asked; /* tokens of its beginning that the cache had then */
     int64_t verified_drafts;
     int64_t accepted_drafts;
     int32_t preemptions;

@@ -40,7 +40,8 @@ struct step_slot_operation {
 
 /*
  * What the rings of a segment's slot hold after its first `row_count` rows is kept in slot `slot`, a
- * snapshot's; rows of the segment after them change nothing of that.
+ * snapshot's; rows of the segment after them change nothing of that. In a round so is the boundary row of the
+ * last of them, where the draft layer works for the segment.
  */
 struct step_snapshot {
     int32_t segment;

@@ -72,15 +72,6 @@ enum status layout_check_expert_table(const char *name, int64_t row_count, int64
     return STATUS_OK;
 }
 
-enum status layout_check_disk_tier(const char *backend, const struct mesh_shape *mesh) {
-    CHECK(
-        mesh->data * mesh->pipeline * mesh->tensor == 1, STATUS_UNSUPPORTED,
-        "the %s backend keeps beginnings on disk (--prefix-cache-dir) with one rank only, but -dp %d -pp %d "
-        "-tp %d was asked for: the nearest supported is the same without --prefix-cache-dir",
-        backend, mesh->data, mesh->pipeline, mesh->tensor);
-    return STATUS_OK;
-}
-
 enum status layout_check_sums(const char *backend, int tensor, int most) {
     bool is_power = (tensor & (tensor - 1)) == 0;
     int nearest = 1;

@@ -47,9 +47,6 @@ bool layout_append_few_groups(int stage_count, int groups_in_flight, int buffer_
 /* CFG-19: a table of expert ids has a row for each token. */
 enum status layout_check_expert_table(const char *name, int64_t row_count, int64_t vocabulary_size);
 
-/* CFG-20: the prefix cache's files are those of one rank, which has all layers and all of each matrix. */
-enum status layout_check_disk_tier(const char *backend, const struct mesh_shape *mesh);
-
 /* CFG-20: a backend whose sums are the same on any number of ranks has them for powers of two up to a most.
  */
 enum status layout_check_sums(const char *backend, int tensor, int most);

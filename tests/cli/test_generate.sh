@@ -93,8 +93,10 @@ refuse "ranks that do not fit" 1 "8 attention heads" --model "$model" --prompt x
 equal "a last stage with the head alone" "$(kept)" "$(kept -pp 9)"
 refuse "too many stages" 1 "at most 9" --model "$model" --prompt x -pp 10
 refuse "ranks that share a context" 1 "context parallelism of 2" --model "$model" --prompt x -cp 2
-refuse "kept beginnings on ranks" 1 "the nearest supported is the same without --prefix-cache-dir" --model "$model" \
-    --prompt x -pp 2 --prefix-cache-dir "$work/kept"
+equal "kept beginnings on ranks" "$(kept)" "$(kept -pp 2 -tp 2 --prefix-cache-dir "$work/kept_on_ranks")"
+[ -n "$(ls "$work/kept_on_ranks")" ] || fail "nothing was kept on ranks"
+equal "kept beginnings on ranks, read again" "$(kept)" "$(kept -pp 2 -tp 2 --prefix-cache-dir "$work/kept_on_ranks")"
+refuse "no folder for ranks" 1 "/nope" --model "$model" --prompt x -pp 2 --prefix-cache-dir /nope/kept
 equal "few groups in flight" "$(kept)" "$(kept -pp 2 --pp-inflight 1)"
 kept -pp 3 --pp-inflight 2 >"$work/output"
 grep -q "2 groups in flight cannot fill 3 stages (3 boundary buffers): leave --pp-inflight at 3" "$work/errors" ||

@@ -59,6 +59,7 @@ struct world *world_create(const struct world_setting *setting) {
     make_drafting(world);
     struct scheduler_options options = {.pages = &world->pages,
                                         .prefixes = world->prefixes,
+                                        .store = setting->store,
                                         .controller = world->controller,
                                         .slot_count = setting->slots,
                                         .row_limit = setting->rows,

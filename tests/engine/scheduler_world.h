@@ -25,6 +25,7 @@ struct world_setting {
     int32_t ticks;      /* under way at once; 0: one */
     int32_t groups;     /* 0: as many as ticks */
     double row_seconds; /* of the model on paper */
+    struct scheduler_store store;
 };
 
 /* A tick that was run and not yet completed. */

@@ -14,7 +14,8 @@ static const struct plan_bounds bounds = {.row_limit = 8,
                                           .segment_limit = 3,
                                           .page_update_limit = 2,
                                           .slot_operation_limit = 2,
-                                          .token_limit = 10};
+                                          .token_limit = 10,
+                                          .page_limit = 5};
 
 static const int32_t tokens[] = {11, 12, 13, 14, 15};
 static const int32_t logit_rows[] = {2, 4};
@@ -129,6 +130,52 @@ static void test_a_draft_comes_back(void **state) {
     assert_memory_equal(out.draft.snapshots, snapshots + 1, sizeof *snapshots);
     (void)pass(*state, &(struct plan_record){.kind = PLAN_KIND_PASSES_END}, 1, &out);
     (void)pass(*state, &(struct plan_record){.kind = PLAN_KIND_END}, 2, &out);
+}
+
+/* What is said of a prefix on disk, with changes of the state in front where it has some. */
+static void test_orders_about_prefixes_come_back(void **state) {
+    static const int32_t pages[] = {8, 6, 4};
+    struct plan_record record = {.step = make_step(),
+                                 .prefix = {.tokens = tokens,
+                                            .token_count = 5,
+                                            .first_page = 2,
+                                            .pages = pages,
+                                            .page_count = 3,
+                                            .snapshot_slot = 7,
+                                            .has_snapshot = true,
+                                            .has_draft_rows = true}};
+    struct plan_record out;
+    for (int kind = PLAN_KIND_PREFIX_FIND; kind <= PLAN_KIND_PREFIX_KEEP; kind++) {
+        record.kind = (enum plan_kind)kind;
+        (void)pass(*state, &record, 9, &out);
+        expect_step(&out.step);
+        assert_int_equal(out.prefix.token_count, 5);
+        assert_memory_equal(out.prefix.tokens, tokens, sizeof tokens);
+        assert_int_equal(out.prefix.first_page, 2);
+        assert_int_equal(out.prefix.page_count, 3);
+        assert_memory_equal(out.prefix.pages, pages, sizeof pages);
+        assert_int_equal(out.prefix.snapshot_slot, 7);
+        assert_true(out.prefix.has_snapshot && out.prefix.has_draft_rows);
+    }
+    (void)pass(*state, &(struct plan_record){.kind = PLAN_KIND_PREFIX_FIND}, 0, &out);
+    assert_int_equal(out.prefix.token_count + out.prefix.page_count, 0);
+    assert_false(out.prefix.has_snapshot || out.prefix.has_draft_rows);
+}
+
+/* Pages beyond those of a sequence, and parts of a prefix in a plan that is not about one. */
+static void test_impossible_prefixes_are_refused(void **state) {
+    const struct fixture *fixture = *state;
+    struct plan_record out;
+    struct plan_record record = {.kind = PLAN_KIND_PREFIX_LOAD,
+                                 .prefix = {.first_page = 3, .pages = tokens, .page_count = 3}};
+    size_t bytes = plan_record_write(&record, 0, fixture->memory);
+    assert_int_equal(read(fixture, fixture->memory, bytes, 0, &out), STATUS_INTERNAL);
+    record.prefix.page_count = 2;
+    record.kind = PLAN_KIND_REPORT;
+    bytes = plan_record_write(&record, 0, fixture->memory);
+    assert_int_equal(read(fixture, fixture->memory, bytes, 0, &out), STATUS_INTERNAL);
+    record.kind = PLAN_KIND_PREFIX_LOAD;
+    (void)pass(fixture, &record, 0, &out);
 }
 
 static const struct round_segment round_segments[] = {{.generation = 0x80000007,
@@ -255,6 +302,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_step_comes_back),
         cmocka_unit_test(test_a_draft_comes_back),
+        cmocka_unit_test(test_orders_about_prefixes_come_back),
+        cmocka_unit_test(test_impossible_prefixes_are_refused),
         cmocka_unit_test(test_a_round_comes_back),
         cmocka_unit_test(test_damaged_records),
     };

@@ -22,7 +22,8 @@ static const struct plan_bounds bounds = {.row_limit = 8,
                                           .segment_limit = 3,
                                           .page_update_limit = 2,
                                           .slot_operation_limit = 2,
-                                          .token_limit = 16};
+                                          .token_limit = 16,
+                                          .page_limit = 5};
 static const struct feedback_shape shape = {
     .draft_limit = 2, .sequence_limit = 3, .row_limit = 8, .vocabulary_size = 100};
 
@@ -35,6 +36,7 @@ static const struct step_segment segments[] = {
 static const struct step_page_update updates[] = {{1, 0, 5}, {0, 2, 6}};
 static const struct step_slot_operation operations[] = {{STEP_SLOT_COPY, 1, 2}};
 static const struct step_snapshot snapshots[] = {{0, 2, 4}};
+static const int32_t prefix_pages[] = {8, 6, 4};
 static const struct round_segment round_segments[] = {
     {.generation = 7, .draft_count = 1, .is_sampled = true, .token_room = 9, .saved_row = -1, .kept_row = -1},
     {.generation = 3,
@@ -95,6 +97,14 @@ static struct plan_record make_plan(enum plan_kind kind) {
     case PLAN_KIND_ROUND:
         record.round = make_round();
         break;
+    case PLAN_KIND_PREFIX_FIND:
+    case PLAN_KIND_PREFIX_LOAD:
+    case PLAN_KIND_PREFIX_RESTORE:
+    case PLAN_KIND_PREFIX_KEEP:
+        record.step = (struct step_plan){.page_updates = updates, .page_update_count = 2};
+        record.prefix = (struct prefix_order){
+            .tokens = tokens, .token_count = 5, .first_page = 2, .pages = prefix_pages, .page_count = 3};
+        break;
     case PLAN_KIND_PASSES_END:
     case PLAN_KIND_REPORT:
     case PLAN_KIND_REST:
@@ -151,6 +161,15 @@ static int64_t touch_plan(const struct plan_record *record) {
     for (int32_t i = 0; i < record->round.start_count; i++) {
         assert_in_range(record->round.starts[i].rules->log_probability_count + 1, 0,
                         1 + SLUICE_LOG_PROBABILITIES_MAX);
+    }
+    assert_in_range(record->prefix.token_count, 0, bounds.token_limit);
+    assert_in_range(record->prefix.first_page, 0, bounds.page_limit);
+    assert_in_range(record->prefix.page_count, 0, bounds.page_limit - record->prefix.first_page);
+    for (int32_t i = 0; i < record->prefix.token_count; i++) {
+        sum += record->prefix.tokens[i];
+    }
+    for (int32_t i = 0; i < record->prefix.page_count; i++) {
+        sum += record->prefix.pages[i];
     }
     int32_t rows = 0;
     for (int32_t i = 0; i < record->draft.segment_count; i++) {

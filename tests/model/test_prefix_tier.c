@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "support/request_fixture.h"
+#include "support/round_driver.h"
 #include "weights/fixture.h"
 
 enum { TIER_REQUESTS = 20 };
@@ -217,6 +218,50 @@ static void test_other_numerics_share_nothing(void **state) {
     fixture_remove(fixture->directory);
 }
 
+/* A long prefix is read in pieces, one in each round of who answers meanwhile. */
+static void test_answers_go_on_while_a_prefix_is_read(void **state) {
+    enum { TOKENS = 4300, PAGES_AT_ONCE = 32 };
+    static int32_t prompt[TOKENS];
+    struct fixture *fixture = *state;
+    struct sluice_engine_options options = request_engine_options();
+    struct sluice_request_options request = sluice_request_options_default();
+    struct sequence sequences[2];
+    struct round_driver driver;
+    char model[FIXTURE_PATH_BYTES];
+    fixture_make(fixture->directory);
+    fixture_make(model);
+    model_synthesise(model, LAYOUT_CONFIG, NULL, 0);
+    model_random_tokens(11, TINY_VOCABULARY, prompt, TOKENS);
+    options.model_directory = model;
+    options.context_tokens = TOKENS + 100;
+    options.step_token_limit = 1024;
+    options.sequence_limit = 2;
+    options.prefix_cache_directory = fixture->directory;
+    request.prompt = prompt;
+    for (int i = 0; i < 2; i++) {
+        round_driver_open(&driver, &options);
+        request.prompt_count = 3; /* nothing of it is on disk */
+        request.token_limit = 10;
+        round_driver_submit(&driver, &request, &sequences[0]);
+        assert_true(round_driver_run(&driver));
+        request.prompt_count = TOKENS;
+        request.token_limit = 1;
+        round_driver_submit(&driver, &request, &sequences[1]);
+        for (int piece = 0; i > 0 && piece < TOKENS / 128 / PAGES_AT_ONCE; piece++) {
+            assert_true(round_driver_run(&driver));
+            assert_int_equal(sequences[0].token_count, 3 + 2 + piece);
+            assert_int_equal(sequences[1].phase, SEQUENCE_WAITING);
+        }
+        round_driver_finish(&driver);
+        assert_int_equal(sequences[1].cached_prompt_tokens, i == 0 ? 0 : TOKENS / 128 * 128);
+        round_driver_close(&driver);
+        sequence_deinit(&sequences[0]);
+        sequence_deinit(&sequences[1]);
+    }
+    fixture_remove(model);
+    fixture_remove(fixture->directory);
+}
+
 /* Two processes work on one directory at once, and both give what each request gives alone. */
 static void test_two_processes_share_a_directory(void **state) {
     struct fixture *fixture = *state;
@@ -245,6 +290,7 @@ int main(void) {
         cmocka_unit_test(test_drafts_are_those_of_a_cold_run),
         cmocka_unit_test(test_damaged_entries_are_none),
         cmocka_unit_test(test_other_numerics_share_nothing),
+        cmocka_unit_test(test_answers_go_on_while_a_prefix_is_read),
         cmocka_unit_test(test_two_processes_share_a_directory),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

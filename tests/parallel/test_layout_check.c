@@ -112,20 +112,12 @@ static void cfg_20_sums(void **state) {
     }
 }
 
-static void cfg_20_disk_tier(void **state) {
-    (void)state;
-    ALLOWED(layout_check_disk_tier("cpu", &(struct mesh_shape){1, 1, 1, 1, true}));
-    REFUSED(layout_check_disk_tier("cpu", &mesh), STATUS_UNSUPPORTED, "the cpu backend", "--prefix-cache-dir",
-            "-dp 2 -pp 3 -tp 4", "the nearest supported");
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cfg_01_rank_count),    cmocka_unit_test(cfg_04_stages),
         cmocka_unit_test(cfg_10_draft_tensors), cmocka_unit_test(cfg_14_reserved),
         cmocka_unit_test(cfg_16_page_tokens),   cmocka_unit_test(cfg_17_buffers),
-        cmocka_unit_test(cfg_19_expert_table),  cmocka_unit_test(cfg_20_disk_tier),
-        cmocka_unit_test(cfg_20_sums),
+        cmocka_unit_test(cfg_19_expert_table),  cmocka_unit_test(cfg_20_sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -306,6 +306,20 @@ static void check_snapshots(const struct step_plan *plan) {
     }
 }
 
+/* Boundary rows before the step's snapshots, for who will draft from them. */
+static void keep_snapshot_rows(struct paper_model *model, const struct round_plan *plan) {
+    for (int32_t i = 0; i < plan->step.snapshot_count; i++) {
+        const struct step_snapshot *snapshot = &plan->step.snapshots[i];
+        int32_t row = snapshot->row_count - 1;
+        for (int32_t j = 0; j < snapshot->segment; j++) {
+            row += plan->step.segments[j].row_count;
+        }
+        if (plan->segments[snapshot->segment].catch_up_rows > 0) {
+            model->saved[snapshot->slot] = model->boundary[row];
+        }
+    }
+}
+
 void paper_model_run(struct paper_model *model, const struct round_plan *plan, struct round_result *out) {
     int32_t first_row = 0;
     *out = (struct round_result){.feedback = model->feedback, .step_seconds = 1e-3, .draft_seconds = 1e-4};
@@ -339,4 +353,5 @@ void paper_model_run(struct paper_model *model, const struct round_plan *plan, s
         first_row += step->row_count;
         free(next_tokens);
     }
+    keep_snapshot_rows(model, plan);
 }
