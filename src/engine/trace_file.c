@@ -1,6 +1,7 @@
 /*
  * Chrome's trace event format: {"traceEvents": [{"ph": "X", "ts", "dur", ...}]}, names of processes and
- * tracks as "M". The end says how many processes there are: who adds one writes over it.
+ * tracks as "M", each on a line of its own. The end says how many processes there are: who adds one writes
+ * over it.
  */
 #include "engine/trace_file.h"
 
@@ -14,6 +15,8 @@
 #include <unistd.h>
 
 enum { TAIL_BYTES = 64, PROCESSES_MAX = 100000 };
+
+static const char HEAD[] = "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [";
 
 struct trace_file {
     FILE *file;
@@ -53,17 +56,48 @@ static int find_end(int descriptor, off_t *end) {
     return count;
 }
 
+/*
+ * The same of a file whose last writer was killed while it wrote: lines that have another one behind them are
+ * whole. 0: there is none, or the file is something else.
+ */
+static int find_cut(FILE *file, off_t *end) {
+    struct stat state;
+    char *line = NULL;
+    size_t room = 0;
+    int count = 0;
+    off_t at = 0;
+    if (fstat(fileno(file), &state) != 0 || !S_ISREG(state.st_mode)) {
+        return 0;
+    }
+    rewind(file);
+    for (ssize_t length; (length = getline(&line, &room, file)) > 0; at += length) {
+        if (at == 0 && (length != sizeof HEAD || strncmp(line, HEAD, sizeof HEAD - 1) != 0)) {
+            break;
+        }
+        if (length >= 2 && strcmp(line + length - 2, ",\n") == 0) {
+            count += strstr(line, "\"process_name\"") != NULL;
+            *end = at + length - 2;
+        }
+    }
+    free(line);
+    return count;
+}
+
 /* At the place where this process's events go. */
 static bool begin_process(struct trace_file *trace) {
     off_t end = 0;
     int descriptor = fileno(trace->file);
     trace->process = find_end(descriptor, &end);
     if (trace->process == 0) {
-        /* What is no regular file has no length to set. */
-        int ignored = ftruncate(descriptor, 0);
+        trace->process = find_cut(trace->file, &end);
+        /* What is no regular file has no length to set, and no place to go to. */
+        int ignored = ftruncate(descriptor, end);
         (void)ignored;
-        fprintf(trace->file, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [");
-    } else if (fseeko(trace->file, end, SEEK_SET) != 0) {
+    }
+    bool is_placed = fseeko(trace->file, end, SEEK_SET) == 0;
+    if (trace->process == 0) {
+        fputs(HEAD, trace->file);
+    } else if (!is_placed) {
         return false;
     }
     fprintf(trace->file,

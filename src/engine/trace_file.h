@@ -4,7 +4,8 @@
  * Engines of one process, and processes that were given the same path, write into one file: each adds what
  * its ranks did when it is closed, as a process of its own in the picture, while it holds a lock on the file.
  * What a process had recorded that was killed is added by others (engine/trace_remains.h).
- * A file that is something else, or whose writer was cut off, is begun anew.
+ * A file that is something else is begun anew. Where a writer was killed, what it had written stays, up to
+ * its last line but one.
  */
 #ifndef SLUICE_ENGINE_TRACE_FILE_H
 #define SLUICE_ENGINE_TRACE_FILE_H

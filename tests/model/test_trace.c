@@ -297,7 +297,38 @@ static void write_ticks(const char *path, int tick_count) {
     tick_trace_destroy(&trace);
 }
 
-/* Engines add to one file as processes; what is no complete file of this kind goes. */
+/* Wherever a writer was killed: who adds next finds whole lines, and goes on behind the last sure one. */
+static void what_was_written_survives_a_killed_writer(void **state) {
+    (void)state;
+    char path[2 * FIXTURE_PATH_BYTES];
+    struct process_count count;
+    struct string_buffer text = {0};
+    snprintf(path, sizeof path, "%s/cut.json", layout_fixture_directory());
+    EXPECT_OK(trace_file_prepare(path, false));
+    write_ticks(path, 4);
+    write_ticks(path, 5);
+    FILE *file = fopen(path, "rb");
+    for (int byte; (byte = fgetc(file)) != EOF;) {
+        string_buffer_append(&text, &(char){(char)byte}, 1);
+    }
+    fclose(file);
+    int seen = 0;
+    for (size_t length = 1; length < text.length; length += 7) {
+        fixture_write(layout_fixture_directory(), "cut.json", string_buffer_text(&text), length);
+        write_ticks(path, 3);
+        count_processes(path, &count);
+        int before = count.processes - 1;
+        assert_in_range(before, seen, 2);
+        seen = before;
+        assert_int_equal(count.events[before], 3);
+        assert_true(before < 2 || count.events[0] == 4);
+        assert_in_range(count.events[0] + count.events[1] + count.events[2], 3, 4 + 5 + 3);
+    }
+    assert_int_equal(seen, 2);
+    string_buffer_deinit(&text);
+}
+
+/* Engines add to one file as processes; what is no file of this kind goes. */
 static void engines_share_a_file(void **state) {
     (void)state;
     char path[2 * FIXTURE_PATH_BYTES];
@@ -338,6 +369,7 @@ int main(void) {
         cmocka_unit_test(long_runs_keep_their_end),
         cmocka_unit_test(rings_are_in_the_ledger),
         cmocka_unit_test(engines_share_a_file),
+        cmocka_unit_test(what_was_written_survives_a_killed_writer),
         cmocka_unit_test(a_path_that_cannot_be_written_to_is_told_at_once),
     };
     return cmocka_run_group_tests(tests, layout_fixture_set_up, layout_fixture_tear_down);
