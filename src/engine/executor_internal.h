@@ -53,10 +53,11 @@ struct executor {
     void *record;                    /* one that came in */
     size_t record_bytes;             /* its most */
     uint64_t record_number;          /* of the next record */
-    void *pass_record;               /* one within the last stage, if it has several ranks */
-    uint64_t pass_number;            /* of the next one */
-    struct plan_room room;           /* of a record that came in */
-    token_mask_word *masks;          /* the same, where tokens are chosen and the leader is another */
+    struct plan_room pass_room; /* of that within the stage: the round's plan is still wanted behind it */
+    void *pass_record;          /* one within the last stage, if it has several ranks */
+    uint64_t pass_number;       /* of the next one */
+    struct plan_room room;      /* of a record that came in */
+    token_mask_word *masks;     /* the same, where tokens are chosen and the leader is another */
     const token_mask_word **row_masks;
     int32_t *start_tokens;                /* the same */
     struct sluice_logit_bias *start_bias; /* the same; grows when a sequence starts */

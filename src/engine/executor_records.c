@@ -57,6 +57,7 @@ enum status executor_alloc_records(struct executor *executor) {
     if (executor_is_on_last_stage(executor) && comm_size(ranks->step.tensor) > 1) {
         executor->pass_record = calloc(1, executor->record_bytes);
         CHECK_MEMORY(executor->pass_record);
+        TRY(plan_room_init(&executor->pass_room, &ranks->bounds));
     }
     if (executor_is_leader(executor)) {
         return alloc_sent(executor);
@@ -82,6 +83,7 @@ void executor_free_records(struct executor *executor) {
     free(executor->record);
     free(executor->pass_record);
     plan_room_deinit(&executor->room);
+    plan_room_deinit(&executor->pass_room);
     free(executor->masks);
     free(executor->row_masks);
     free(executor->start_tokens);

@@ -105,7 +105,7 @@ enum status executor_follow_passes(struct executor *executor) {
               executor->record_bytes);
         TRY(comm_broadcast_host(ranks->step.tensor, 0, executor->pass_record, bytes));
         TRY(plan_record_read(executor->pass_record, bytes, executor->pass_number++, &ranks->bounds,
-                             &executor->room, &record));
+                             &executor->pass_room, &record));
         if (record.kind == PLAN_KIND_PASSES_END) {
             return STATUS_OK;
         }
