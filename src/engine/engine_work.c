@@ -196,25 +196,12 @@ static enum status plan_round(struct engine_work *work, struct round_plan *plan)
     return STATUS_OK;
 }
 
-/*
- * Whether a replica without rows agrees on no tick yet: as many are under way as there are groups, and the
- * oldest, which ends on all replicas at about the same time, may give it some. Else it would be empty in the
- * next tick, and in every one that takes that one's turn.
- */
-static bool waits_for_rows(const struct engine_work *work, const struct round_plan *plan) {
-    return has_company(work) && plan->step.segment_count == 0 &&
-           round_in_flight(work->runner) >= engine_core_in_flight(&work->core->options);
-}
-
 /* Plans a round and starts it, without rows if only other replicas have some; false if nobody has. */
 static bool start_round(struct engine_work *work, enum status *status) {
     struct round_plan plan;
     double started = clock_seconds();
     *status = plan_round(work, &plan);
     work->planning_seconds += clock_seconds() - started;
-    if (*status == STATUS_OK && waits_for_rows(work, &plan)) {
-        return false;
-    }
     *status = *status == STATUS_OK ? agree_on_tick(work, &plan) : *status;
     if (*status != STATUS_OK || work->tick.rows == 0) {
         return false;
