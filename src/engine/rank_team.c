@@ -5,7 +5,6 @@
  */
 #include "engine/rank_team.h"
 
-#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +14,11 @@
 #include "engine/context_search.h"
 #include "engine/executor_balance.h"
 #include "engine/outside_leader.h"
+#include "engine/rank_team_cut.h"
 #include "engine/rank_team_groups.h"
 #include "engine/rank_timeline.h"
 #include "engine/rank_watchdog.h"
 #include "engine/round.h"
-#include "engine/stage_cut.h"
-#include "engine/stage_probe.h"
 #include "parallel/layout_check.h"
 #include "parallel/mesh.h"
 #include "parallel/shard.h"
@@ -45,9 +43,7 @@ struct rank_team {
     int holder_count; /* of leaders' cores: the last one to close ends the team */
     int first_rank;   /* of those that are here */
     int local_count;
-    int *first_layers;              /* [stages + 1] */
-    double imbalance;               /* of the stages */
-    double *byte_limits;            /* [stages]: what the hosts of a stage can give, if they are its alone */
+    struct rank_team_cut cut;       /* its arrays are the team's */
     struct rank_member *members;    /* [local_count] */
     struct comm *everyone;          /* all processes of the job, which open the engine together */
     struct outside_leader *outside; /* [outside_count], of the last replicas; in a job's first process */
@@ -73,24 +69,6 @@ static int threads_per_rank(const struct rank_team *team, const struct sluice_en
     int ranks = team->job == NULL ? team->size : job_host_rank_count(team->job);
     int threads = options->thread_count == 0 ? (int)worker_pool_cores_allowed() : options->thread_count;
     return threads < ranks ? 1 : threads / ranks;
-}
-
-/*
- * In a job the first process chooses for all (share_cut). Prefixes on disk belong to a cut: so that they are
- * found after a restart it is one by counts then, which are the same each time.
- */
-static enum status cut_layers(struct rank_team *team, const struct engine_core *sizes) {
-    TRY(layout_check_stages(team->mesh.pipeline, sizes->model->layer_count));
-    team->first_layers = calloc((size_t)team->mesh.pipeline + 1, sizeof *team->first_layers);
-    CHECK_MEMORY(team->first_layers);
-    const struct stage_memory memory = {
-        .states = &sizes->state_table, .pool = sizes->states.options, .byte_limits = team->byte_limits};
-    struct stage_probe probe = {&sizes->options, sizes->model, threads_per_rank(team, &sizes->options)};
-    const struct stage_meter meter = {.measure = stage_probe_measure, .context = &probe};
-    return team->first_rank > 0 ? STATUS_OK
-                                : stage_cut_choose(sizes->model, &sizes->options, &memory,
-                                                   engine_core_has_disk(&sizes->options) ? NULL : &meter,
-                                                   team->first_layers, &team->imbalance);
 }
 
 /* Sentences about lost ranks say where this one is; its waits have the job's deadline. */
@@ -163,7 +141,7 @@ static enum status place_member(struct rank_team *team, int index, const struct 
     member->team = team;
     member->layout = (struct shard_layout){.mesh = team->mesh,
                                            .place = place,
-                                           .first_layers = team->first_layers,
+                                           .first_layers = team->cut.first_layers,
                                            .has_draft = sizes->options.draft.limit > 0,
                                            .expert_count = (int)sizes->model->expert_count,
                                            .has_movable_experts = executor_balance_is_wanted(parallel)};
@@ -300,7 +278,7 @@ static enum status share_memory(struct rank_team *team) {
     *memory = rank_memory_sum(team->memory, team->size);
     memory->page_count *= team->mesh.data;
     memory->token_capacity *= team->mesh.data;
-    team->members[0].core->facts.stage_imbalance = team->imbalance;
+    team->members[0].core->facts.stage_imbalance = team->cut.imbalance;
     for (int i = 0; i < team->outside_count; i++) {
         team->outside[i].core->facts = team->members[0].core->facts;
     }
@@ -354,47 +332,14 @@ static enum status start_followers(struct rank_team *team) {
     return STATUS_OK;
 }
 
-/* All ranks of a job take the first one's cut: what they would measure is another (P-16). */
-static enum status share_cut(struct rank_team *team) {
-    size_t bytes = ((size_t)team->mesh.pipeline + 1) * sizeof *team->first_layers;
-    return team->job == NULL ? STATUS_OK : comm_broadcast_host(team->everyone, 0, team->first_layers, bytes);
-}
-
-/* What a stage can have in each replica. */
-static double stage_limit(const struct rank_team *team, const struct host_memory *hosts, int stage) {
-    double least = INFINITY;
-    for (int replica = 0; replica < team->mesh.data && team->mesh.pipeline > 1; replica++) {
-        int first = replica * team->replica_size + stage * team->mesh.tensor;
-        double limit = rank_memory_stage_limit(hosts, team->size, first, team->mesh.tensor);
-        least = limit < least ? limit : least;
-    }
-    return least;
-}
-
-/* All ranks see what every host can give before weights are loaded. */
-static enum status share_limits(struct rank_team *team) {
-    struct host_memory hosts[TEAM_RANKS_MAX] = {{0}};
-    size_t offsets[TEAM_RANKS_MAX + 1];
-    struct host_memory own = {.available_bytes = engine_core_available_bytes()};
-    for (int i = 0; i <= team->size; i++) {
-        offsets[i] = (size_t)i * sizeof own;
-    }
-    if (team->job != NULL) { /* else all ranks are on one host, and nothing is limited */
-        own.host = team->job->host_numbers[team->job->rank];
-        TRY(comm_gather(team->everyone, NULL, &own, offsets, hosts));
-    }
-    for (int s = 0; s < team->mesh.pipeline; s++) {
-        team->byte_limits[s] = stage_limit(team, hosts, s);
-    }
-    return STATUS_OK;
-}
-
 static enum status place_members(struct rank_team *team, const struct sluice_engine_options *options) {
     struct engine_core *sizes = NULL;
-    TRY(share_limits(team));
+    team->cut.everyone = team->everyone;
+    team->cut.threads_per_rank = threads_per_rank(team, options);
+    TRY(rank_team_share_limits(&team->cut));
     enum status status = engine_core_measure(options, &sizes);
-    status = agree(team, status == STATUS_OK ? cut_layers(team, sizes) : status);
-    status = status == STATUS_OK ? share_cut(team) : status;
+    status = agree(team, status == STATUS_OK ? rank_team_choose_cut(&team->cut, sizes) : status);
+    status = status == STATUS_OK ? rank_team_share_cut(&team->cut) : status;
     for (int i = 0; i < team->local_count && status == STATUS_OK; i++) {
         status = place_member(team, i, sizes);
     }
@@ -456,11 +401,16 @@ static enum status create_team(const struct sluice_engine_options *options, stru
     team->members = calloc((size_t)team->local_count, sizeof *team->members);
     team->outside = calloc((size_t)team->mesh.data, sizeof *team->outside);
     team->memory = calloc((size_t)team->size, sizeof *team->memory);
-    team->byte_limits = calloc((size_t)team->mesh.pipeline, sizeof *team->byte_limits);
+    size_t stages = (size_t)team->mesh.pipeline;
+    team->cut = (struct rank_team_cut){.mesh = &team->mesh,
+                                       .job = job,
+                                       .byte_limits = calloc(stages, sizeof(double)),
+                                       .first_layers = calloc(stages + 1, sizeof(int))};
     CHECK_MEMORY_GOTO(team->members);
     CHECK_MEMORY_GOTO(team->outside);
     CHECK_MEMORY_GOTO(team->memory);
-    CHECK_MEMORY_GOTO(team->byte_limits);
+    CHECK_MEMORY_GOTO(team->cut.byte_limits);
+    CHECK_MEMORY_GOTO(team->cut.first_layers);
     *out = team;
     return STATUS_OK;
 fail:
@@ -621,7 +571,7 @@ void rank_team_close(struct rank_team **team_pointer) {
     free(team->members);
     free(team->outside);
     free(team->memory);
-    free(team->first_layers);
-    free(team->byte_limits);
+    free(team->cut.first_layers);
+    free(team->cut.byte_limits);
     free(team);
 }
