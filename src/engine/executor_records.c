@@ -30,9 +30,9 @@ static size_t requests_most(const struct executor_ranks *ranks) {
 
 static enum status alloc_sent(struct executor *executor) {
     const struct executor_ranks *ranks = executor->options.ranks;
-    executor->sent = calloc((size_t)executor->options.ranks->record_limit, sizeof *executor->sent);
+    executor->sent = calloc((size_t)ranks->record_limit, sizeof *executor->sent);
     CHECK_MEMORY(executor->sent);
-    for (int i = 0; i < executor->options.ranks->record_limit; i++) {
+    for (int i = 0; i < ranks->record_limit; i++) {
         struct sent_record *sent = &executor->sent[i];
         sent->memory = calloc(1, executor->record_bytes);
         sent->masks =
@@ -134,8 +134,7 @@ enum status executor_lead(struct executor *executor, const struct plan_record *r
     if (ranks == NULL) {
         return STATUS_OK;
     }
-    struct sent_record *sent =
-        &executor->sent[executor->record_number % (uint64_t)executor->options.ranks->record_limit];
+    struct sent_record *sent = &executor->sent[executor->record_number % (uint64_t)ranks->record_limit];
     TRY(wait_for_sent(executor, sent));
     executor_ranks_begin_tick(ranks, executor->record_number);
     sent->bytes = plan_record_write(record, executor->record_number++, sent->memory);
@@ -254,7 +253,7 @@ enum status executor_finish_sends(struct executor *executor) {
         TRY(executor_wait_for_buffer(executor, i));
     }
     executor_drop_boundaries(executor); /* what was awaited for a step that will not be */
-    for (int i = 0; executor->sent != NULL && i < executor->options.ranks->record_limit; i++) {
+    for (int i = 0; executor->sent != NULL && i < ranks->record_limit; i++) {
         TRY(wait_for_sent(executor, &executor->sent[i]));
     }
     return STATUS_OK;

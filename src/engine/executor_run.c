@@ -95,7 +95,7 @@ static enum status run_step(struct executor *executor, const struct step_plan *p
 
 enum status executor_change_state(struct executor *executor, const struct step_plan *plan) {
     TRY(executor_lead(executor, &(struct plan_record){.kind = PLAN_KIND_CHANGE_STATE, .step = *plan}));
-    return executor->options.states == NULL ? STATUS_OK : executor_change_own_state(executor, plan);
+    return executor_change_own_state(executor, plan);
 }
 
 enum status executor_run(struct executor *executor, const struct step_plan *plan, float *logits) {
