@@ -158,6 +158,7 @@ static enum status place_member(struct rank_team *team, int index, const struct 
     ranks->step.expert_rank = place.expert;
     ranks->step.expert_rank_count = mesh_group_size(&team->mesh, MESH_GROUP_EXPERT);
     ranks->step.has_expert_parallelism = team->mesh.has_expert_parallelism;
+    ranks->step.numerics = (enum numerics)sizes->options.numerics;
     executor_ranks_share_rows(ranks, &sizes->options.parallel, sizes->model);
     ranks->stage = place.pipeline;
     ranks->stage_count = team->mesh.pipeline;

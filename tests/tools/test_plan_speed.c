@@ -73,6 +73,7 @@ static void layers_send_what_the_table_says(void **state) {
     input.combine_bytes = 2;
     /* Experts cut inside, pre-summed: gather and scatter once more, 3.5 nB. */
     input.mesh.has_expert_parallelism = false;
+    input.dispatch_bytes = 2;
     traffic = plan_traffic_make(&input);
     expect_near(traffic.attention_bytes + traffic.dispatch_bytes + traffic.combine_bytes, 3.5 * nb, 1e-12);
     /* Strict: one partial sum per token and expert. */
