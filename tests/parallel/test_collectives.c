@@ -1,5 +1,5 @@
 /*
- * Collectives by meaning, on ranks as threads (spec parallelism S-1 to S-4, 3.4, 5.2 to 5.4, T-2): against
+ * Collectives by meaning, on ranks as threads (spec parallelism S-1 to S-5, 3.4, 5.2 to 5.4, T-2): against
  * values that the test knows of every row, sums in a tree of its own, and experts on one rank; bytes against
  * the formulas.
  */
@@ -35,7 +35,7 @@ static void run_all_sizes(rank_body *body, enum numerics numerics) {
     }
 }
 
-/* Own rows of known values, then all of them; and back. */
+/* S-1, S-2: own rows of known values, then all of them in the order of ranks; and back. */
 static void check_round_trip(struct rank_step *rank) {
     struct shard_range own = parallel_own_range(&rank->step);
     struct placed_rows mine = {.layout = rank->step.shares == NULL ? ROWS_FULL : ROWS_SHARD,

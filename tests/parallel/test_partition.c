@@ -278,6 +278,7 @@ static void the_last_stage_may_have_the_head_alone(void **state) {
     assert_non_null(strstr(error_last()->message, "3 layers"));
 }
 
+/* P-8, CFG-06: a cut between layers of which one reads what the other left is refused with both numbers. */
 static void dependent_layers_stay_together(void **state) {
     (void)state;
     static const double costs[] = {1, 1, 1, 1, 1, 1};
