@@ -61,7 +61,7 @@ static void check_round_trip(struct rank_step *rank) {
     EXPECT(back.tensor.shape[0] == own.count &&
            memcmp(back.tensor.data, values, tensor_bytes(&back.tensor)) == 0);
     struct batch_view batch = parallel_own_batch(&rank->step);
-    EXPECT(batch.row_count == own.count);
+    EXPECT(batch.row_count == own.count && batch.row_segment == rank->batch.row_segment + own.first);
     for (int64_t i = 0; i < own.count; i++) {
         EXPECT(batch.token_ids[i] == 100 + own.first + i && batch.positions[i] == own.first + i);
     }
@@ -104,6 +104,9 @@ static void check_sum(struct rank_step *rank) {
     EXPECT(parallel_sum_rows(&rank->step, &partial, &sum) == STATUS_OK);
     EXPECT(sum.tensor.shape[0] == own.count && sum.tensor.dtype == rank->step.activation);
     EXPECT(parallel_expect_own(&rank->step, &sum, "sum") == STATUS_OK);
+    /* Where nothing is rounded the sum takes the place of the rank's rows of the parts. */
+    EXPECT(sum.tensor.dtype != DTYPE_F32 ||
+           sum.tensor.data == (float *)partial.tensor.data + own.first * WIDTH);
     for (int64_t i = 0; i < own.count * WIDTH; i++) {
         float expected = tree_sum(rank->ranks.count, own.first * WIDTH + i);
         unsigned char element[4] = {0};
