@@ -21,7 +21,7 @@
 #include "support/op_fixture.h"
 #include "tensor/number_format.h"
 
-/* Every copy gets the row; ids outside the vocabulary are clamped. */
+/* Every copy gets the row; ids outside the vocabulary are clamped before they are looked up (G-18). */
 static void embedding_copies_rows(void **state) {
     struct op_fixture *fixture = *state;
     const float table[6] = {1, 2, 3, 4, 5, 6};

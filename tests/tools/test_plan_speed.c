@@ -249,7 +249,7 @@ static void layers_and_head_take_what_they_read(void **state) {
     /* At batch 256 a layer reads all of its experts. */
     expect_near(fixture.plan.stages[0].decode.total / 42, 3.6e9, 0.02);
     plan_fixture_close(&fixture);
-    /* One draft: a layer of the draft layer's, its projections, and the head again: 1.3 GB. */
+    /* One draft: a layer of the draft layer's, its projections, and the head again (M-31): 1.3 GB. */
     plan_fixture_open(&fixture, "flash", 1, "8xh200", NULL);
     read_only(&fixture.machine);
     fixture.machine.device.memory_bytes = 1e12;
