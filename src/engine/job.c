@@ -46,14 +46,13 @@ static enum status learn_hosts(struct sluice_job *job) {
 
 /* Rank 0 tells of slow ones. */
 static enum status look_at_links(struct sluice_job *job) {
-    struct job_link links[TEAM_RANKS_MAX];
     const char *names[TEAM_RANKS_MAX];
     struct string_buffer slow = {0};
     for (int rank = 0; rank < job->size; rank++) {
         names[rank] = job->hosts[rank].name;
     }
-    TRY(job_links_measure(job->world, job->host_numbers, links));
-    job_links_describe_slow(links, job->size, names, &slow);
+    TRY(job_links_measure(job->world, job->host_numbers, job->links));
+    job_links_describe_slow(job->links, job->size, names, &slow);
     const char *line = string_buffer_text(&slow);
     for (size_t length; job->rank == 0 && (length = strcspn(line, "\n")) > 0; line += length + 1) {
         log_write(LOG_WARNING, "job", "%.*s", (int)length, line);
