@@ -16,6 +16,7 @@
 #include "engine/outside_leader.h"
 #include "engine/rank_team_cut.h"
 #include "engine/rank_team_groups.h"
+#include "engine/rank_team_sharing.h"
 #include "engine/rank_timeline.h"
 #include "engine/rank_watchdog.h"
 #include "engine/round.h"
@@ -43,7 +44,8 @@ struct rank_team {
     int holder_count; /* of leaders' cores: the last one to close ends the team */
     int first_rank;   /* of those that are here */
     int local_count;
-    struct rank_team_cut cut;       /* its arrays are the team's */
+    struct rank_team_cut cut; /* its arrays are the team's */
+    struct rank_team_sharing sharing;
     struct rank_member *members;    /* [local_count] */
     struct comm *everyone;          /* all processes of the job, which open the engine together */
     struct outside_leader *outside; /* [outside_count], of the last replicas; in a job's first process */
@@ -51,6 +53,8 @@ struct rank_team {
     struct rank_memory *memory;     /* [size] */
     struct rank_watchdog *watchdog; /* of threads */
     bool is_led;                    /* the others follow this process's leader */
+    bool has_started;               /* nothing failed when it was opened */
+    bool has_ended;                 /* what this process leads or follows has, in order */
 };
 
 _Static_assert((int)TEAM_RANKS_MAX <= (int)SLUICE_STAGES_MAX, "a stage has a rank");
@@ -146,8 +150,8 @@ static enum status place_member(struct rank_team *team, int index, const struct 
                                            .expert_count = (int)sizes->model->expert_count,
                                            .has_movable_experts = executor_balance_is_wanted(parallel)};
     member->layout.expert_copies = member->layout.has_movable_experts ? parallel->expert_copies : 0;
-    member->layout.has_whole_shared_experts = executor_ranks_have_whole_experts(
-        &sizes->options.parallel, sizes->model, sizes->options.step_token_limit);
+    member->layout.has_whole_shared_experts =
+        rank_team_sharing_has_whole_experts(&team->sharing, sizes, place.data, place.pipeline);
     struct executor_ranks *ranks = &member->ranks;
     ranks->number = team->first_rank + index;
     ranks->replica = place.data;
@@ -158,6 +162,8 @@ static enum status place_member(struct rank_team *team, int index, const struct 
     ranks->step.expert_rank = place.expert;
     ranks->step.expert_rank_count = mesh_group_size(&team->mesh, MESH_GROUP_EXPERT);
     ranks->step.has_expert_parallelism = team->mesh.has_expert_parallelism;
+    ranks->step.numerics = (enum numerics)sizes->options.numerics;
+    ranks->step.gathers_late = team->sharing.gathers_late;
     executor_ranks_share_rows(ranks, &sizes->options.parallel, sizes->model);
     ranks->stage = place.pipeline;
     ranks->stage_count = team->mesh.pipeline;
@@ -336,10 +342,19 @@ static enum status place_members(struct rank_team *team, const struct sluice_eng
     struct engine_core *sizes = NULL;
     team->cut.everyone = team->everyone;
     team->cut.threads_per_rank = threads_per_rank(team, options);
+    team->sharing = (struct rank_team_sharing){.mesh = &team->mesh,
+                                               .job = team->job,
+                                               .everyone = team->everyone,
+                                               .threads_per_rank = team->cut.threads_per_rank};
     TRY(rank_team_share_limits(&team->cut));
     enum status status = engine_core_measure(options, &sizes);
-    status = agree(team, status == STATUS_OK ? rank_team_choose_cut(&team->cut, sizes) : status);
+    status = status == STATUS_OK ? rank_team_choose_cut(&team->cut, sizes) : status;
+    status = agree(team, status == STATUS_OK ? rank_team_sharing_find(&team->sharing, sizes) : status);
     status = status == STATUS_OK ? rank_team_share_cut(&team->cut) : status;
+    status = status == STATUS_OK ? rank_team_sharing_share(&team->sharing) : status;
+    if (status == STATUS_OK) {
+        rank_team_sharing_choose(&team->sharing, sizes, team->cut.first_layers);
+    }
     for (int i = 0; i < team->local_count && status == STATUS_OK; i++) {
         status = place_member(team, i, sizes);
     }
@@ -375,6 +390,7 @@ static enum status fill_team(struct rank_team *team, const struct sluice_engine_
     TRY(agree(team, create_runners(team)));
     TRY(start_followers(team));
     team->is_led = team->first_rank == 0;
+    team->has_started = true;
     return team->job == NULL ? start_watchdog(team, options->parallel.deadline_seconds) : STATUS_OK;
 }
 
@@ -459,6 +475,7 @@ enum status rank_team_follow(const struct sluice_engine_options *options, const 
     status = fill_team(team, options);
     if (status == STATUS_OK) {
         status = round_follow(team->members[0].runner);
+        team->has_ended = status == STATUS_OK;
     } else if (status != STATUS_PEER_LOST) {
         status = STATUS_OK; /* all agreed on it; the leader says so */
     }
@@ -475,7 +492,7 @@ static bool has_threads(const struct rank_team *team, int replica) {
     return has;
 }
 
-static void end_followers_of(const struct rank_team *team, int replica) {
+static bool end_followers_of(const struct rank_team *team, int replica) {
     const struct outside_leader *outside = outside_of(team, replica);
     const struct executor_ranks *ranks =
         outside != NULL ? &outside->ranks : &team->members[replica * team->replica_size].ranks;
@@ -483,11 +500,13 @@ static void end_followers_of(const struct rank_team *team, int replica) {
     if ((team->is_led || has_threads(team, replica)) && !has_ended) {
         executor_ranks_abort(ranks, "the engine is closing");
     }
+    return has_ended;
 }
 
 static void end_followers(struct rank_team *team) {
     for (int replica = 0; replica < team->mesh.data && team->first_rank == 0; replica++) {
-        end_followers_of(team, replica);
+        bool has_ended = end_followers_of(team, replica);
+        team->has_ended = has_ended && (replica == 0 || team->has_ended);
     }
     for (int i = 0; i < team->local_count; i++) {
         if (team->members[i].has_thread) {
@@ -540,6 +559,20 @@ static void close_core(struct rank_member *member) {
     executor_balance_deinit(&member->ranks);
 }
 
+/*
+ * Collective over the processes of a job. Whoever opens an engine after this one finds the files that all its
+ * ranks have left, and their memory free. A process that has not ended in order does not come: it says so.
+ */
+static void part_processes(struct rank_team *team) {
+    bool waits = team->everyone != NULL && team->has_started;
+    if (waits && !team->has_ended) {
+        comm_abort(team->everyone, "a rank of an engine has failed");
+    } else if (waits && comm_barrier(team->everyone) != STATUS_OK) {
+        log_write(LOG_INFO, "rank", "rank %d: %s", team->first_rank, error_last()->message);
+    }
+    comm_destroy(&team->everyone);
+}
+
 bool rank_team_is_hanging(const struct rank_team *team) {
     return team->watchdog != NULL && rank_watchdog_is_hanging(team->watchdog);
 }
@@ -564,14 +597,15 @@ void rank_team_close(struct rank_team **team_pointer) {
         outside_leader_leave(&team->outside[i]);
         outside_leader_close(&team->outside[i]);
     }
-    comm_destroy(&team->everyone);
     for (int i = team->local_count - 1; i >= 0 && team->members != NULL; i--) {
         close_core(&team->members[i]);
     }
+    part_processes(team);
     free(team->members);
     free(team->outside);
     free(team->memory);
     free(team->cut.first_layers);
     free(team->cut.byte_limits);
+    rank_team_sharing_deinit(&team->sharing);
     free(team);
 }

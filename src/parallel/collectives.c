@@ -54,10 +54,10 @@ enum status parallel_shard_rows(const struct step *step, const struct placed_row
     return STATUS_OK;
 }
 
-enum status parallel_rows_for_attention(const struct step *step, const struct placed_rows *own,
+enum status parallel_rows_for_attention(const struct step *step, int layer, const struct placed_rows *own,
                                         struct placed_rows *out) {
     *out = *own;
-    return step->shares != NULL && step->ranks->gathers_late
+    return step->shares != NULL && step->ranks->gathers_late != NULL && step->ranks->gathers_late[layer]
                ? parallel_expect_own(step, own, "rows for attention")
                : parallel_gather_rows(step, own, out);
 }

@@ -24,10 +24,11 @@ enum status parallel_shard_rows(const struct step *step, const struct placed_row
                                 struct placed_rows *out);
 
 /*
- * The rows that the first projections of attention run on, given own rows: all of them, which are gathered
- * here, or own ones, of whose projections the caller makes all rows by parallel_complete_rows (spec 3.6).
+ * The rows that the first projections of a layer's attention run on, given own rows: all of them, which are
+ * gathered here, or own ones, of whose projections the caller makes all rows by parallel_complete_rows (spec
+ * 3.6). `layer`: by number; the draft layer comes behind the model's.
  */
-enum status parallel_rows_for_attention(const struct step *step, const struct placed_rows *own,
+enum status parallel_rows_for_attention(const struct step *step, int layer, const struct placed_rows *own,
                                         struct placed_rows *out);
 
 /* All rows, from own ones or from what is all rows already. */

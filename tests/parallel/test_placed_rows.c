@@ -197,15 +197,16 @@ static void steps_without_rows_need_nobody(void **state) {
 /* 3.6: attention's first projections run on all rows or, where their results are gathered, on own ones. */
 static void rows_for_attention_are_gathered_early_or_late(void **state) {
     (void)state;
+    const bool gathers_late[2] = {false, true}; /* by layer */
     for (int late = 0; late < 2; late++) {
         for (int is_shared = 0; is_shared < 2; is_shared++) {
             struct dry dry;
             struct placed_rows out;
             dry_init(&dry, 9, is_shared == 1);
-            dry.ranks.gathers_late = late == 1;
+            dry.ranks.gathers_late = gathers_late;
             struct placed_rows own =
                 is_shared ? rows_of(3, ROWS_SHARD, &dry.shares) : rows_of(9, ROWS_FULL, NULL);
-            assert_int_equal(parallel_rows_for_attention(&dry.step, &own, &out), STATUS_OK);
+            assert_int_equal(parallel_rows_for_attention(&dry.step, late, &own, &out), STATUS_OK);
             assert_int_equal(out.layout, is_shared && late ? ROWS_SHARD : ROWS_FULL);
             assert_int_equal(out.tensor.shape[0], is_shared && late ? 3 : 9);
         }

@@ -237,7 +237,7 @@ static enum status attend(const struct layer_pass *pass, const struct placed_row
     struct chunk_rows window_rows;
     struct tensor selection = {.rank = 0};
     struct state_rows entries = {0};
-    TRY(parallel_rows_for_attention(step, x, &rows));
+    TRY(parallel_rows_for_attention(step, pass->number, x, &rows));
     TRY(make_queries(pass, &rows, &qr, &q));
     TRY(make_window_rows(pass, &rows, &window_rows));
     if (layer->ratio != 0) {
