@@ -110,6 +110,8 @@ static void fill_input(struct cutting *cutting) {
         .objective = is_for_state ? PARTITION_BY_PAGES : PARTITION_BY_COST,
         .layer_page_bytes = bytes->layer_page_bytes,
         .last_page_bytes = bytes->last_page_bytes,
+        .dependencies = cutting->model->dependencies,
+        .dependency_count = cutting->model->dependency_count,
     };
 }
 
@@ -212,7 +214,7 @@ static enum status choose(struct cutting *cutting, const struct stage_meter *met
     add_points(cutting);
     count_costs(cutting);
     fill_input(cutting);
-    TRY(named[0] != '\0' ? partition_parse(named, cutting->model->layer_count, stages, first_layers)
+    TRY(named[0] != '\0' ? partition_read(&cutting->input, named, stages, first_layers)
                          : choose_best(cutting, meter, stages, first_layers, reason, sizeof reason));
     *imbalance = partition_imbalance(&cutting->input, stages, first_layers);
     if (stages > 1) {

@@ -60,7 +60,7 @@ struct partition_input {
  * The partition that serves the objective best, of those that fit into memory and keep dependent layers
  * together (P-3, P-5). Among equals the most even one (least sum of squares), then the one with fewer layers
  * on the last stage, then on the first, then on the second and so on. BAD_CONFIG if there are more stages
- * than P-1 allows; OUT_OF_MEMORY if no partition fits. first_layers: [stage_count + 1].
+ * than P-1 or dependencies allow; OUT_OF_MEMORY if no partition fits. first_layers: [stage_count + 1].
  */
 enum status partition_choose(const struct partition_input *input, int stage_count, int *first_layers);
 
@@ -77,8 +77,9 @@ enum status partition_loss(const struct partition_input *input, int stage_count,
  */
 enum status partition_parse(const char *text, int layer_count, int stage_count, int *first_layers);
 
-/* BAD_CONFIG with both layers if a cut separates dependent ones (P-8). */
-enum status partition_check(const struct partition_input *input, int stage_count, const int *first_layers);
+/* The same, if it keeps dependent layers together (P-8); else BAD_CONFIG with two that it separates. */
+enum status partition_read(const struct partition_input *input, const char *text, int stage_count,
+                           int *first_layers);
 
 /* What stage `stage` costs, and what it holds. */
 double partition_stage_cost(const struct partition_input *input, int stage_count, const int *first_layers,

@@ -16,6 +16,7 @@
 #include "lib/json.h"
 #include "model/model_registry.h"
 #include "model/step_work.h"
+#include "parallel/partition.h"
 
 enum { STAGES_MAX = 8, FLASH_LAYERS = 43, CONFIG_BYTES_MAX = 1 << 20 };
 
@@ -434,6 +435,25 @@ static void wrong_partitions_are_refused(void **state) {
     arena_deinit(&fixture.arena);
 }
 
+/* P-8, CFG-06: layers that a model declares to need each other, in a cut of one's own and in the best one. */
+static void dependent_layers_stay_together(void **state) {
+    (void)state;
+    static const struct partition_dependency pair = {.earlier_layer = 11, .later_layer = 12};
+    struct fixture fixture;
+    open_flash(&fixture, 0, 1, 4);
+    assert_int_equal(cut(&fixture, ""), STATUS_OK);
+    assert_int_equal(fixture.first_layers[1], 12);
+    fixture.model->dependencies = &pair;
+    fixture.model->dependency_count = 1;
+    assert_int_equal(cut(&fixture, ""), STATUS_OK);
+    assert_int_equal(fixture.first_layers[1], 11);
+    assert_int_equal(cut(&fixture, "13,11,12,7"), STATUS_OK);
+    assert_int_equal(cut(&fixture, "12,12,12,7"), STATUS_BAD_CONFIG);
+    assert_non_null(strstr(error_last()->message, "layer 11"));
+    assert_non_null(strstr(error_last()->message, "layer 12"));
+    arena_deinit(&fixture.arena);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(design_points_are_those_of_the_specification),
@@ -452,6 +472,7 @@ int main(void) {
         cmocka_unit_test(a_profile_goes_before_measurements),
         cmocka_unit_test(incomplete_profiles_are_refused),
         cmocka_unit_test(wrong_partitions_are_refused),
+        cmocka_unit_test(dependent_layers_stay_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

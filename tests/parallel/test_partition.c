@@ -357,12 +357,22 @@ static void dependent_layers_stay_together(void **state) {
     struct partition_input input = {
         .layer_count = 6, .layer_costs = costs, .dependencies = &pair, .dependency_count = 1};
     expect_choice(&input, 2, "4,2");
-    static const int torn[] = {0, 3, 6};
-    static const int whole[] = {0, 1, 6};
-    assert_int_equal(partition_check(&input, 2, whole), STATUS_OK);
-    assert_int_equal(partition_check(&input, 2, torn), STATUS_BAD_CONFIG);
-    assert_non_null(strstr(error_last()->message, "layer 1"));
-    assert_non_null(strstr(error_last()->message, "layer 3"));
+    int first_layers[STAGES_MAX + 1];
+    assert_int_equal(partition_read(&input, "1,5", 2, first_layers), STATUS_OK);
+    assert_int_equal(partition_read(&input, "4,2", 2, first_layers), STATUS_OK);
+    assert_int_equal(first_layers[1], 4);
+    for (int first = 2; first <= 3; first++) {
+        const char *const torn[] = {"2,4", "3,3"};
+        assert_int_equal(partition_read(&input, torn[first - 2], 2, first_layers), STATUS_BAD_CONFIG);
+        assert_non_null(strstr(error_last()->message, "layer 1"));
+        assert_non_null(strstr(error_last()->message, "layer 3"));
+    }
+    assert_int_equal(partition_read(&input, "4,3", 2, first_layers), STATUS_USAGE);
+    static const struct partition_dependency all = {.earlier_layer = 0, .later_layer = 5};
+    input.dependencies = &all;
+    expect_choice(&input, 2, "6,0");
+    assert_int_equal(partition_choose(&input, 3, first_layers), STATUS_BAD_CONFIG);
+    assert_non_null(strstr(error_last()->message, "6 layers cannot be cut for 3 stages"));
 }
 
 static void balance_is_largest_over_mean(void **state) {
