@@ -14,9 +14,9 @@
 
 #include <dirent.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "support/process_pair.h"
 #include "support/request_fixture.h"
 #include "weights/fixture.h"
 
@@ -322,25 +322,23 @@ static void gaps_close(void **state) {
     }
 }
 
-/* Two processes of several ranks each work on one directory at once. */
-static void two_jobs_share_a_directory(void **state) {
+/* Part of two_jobs_share_a_directory. */
+static void run_thrice(void *context, const char *process) {
     static const struct layout pipeline = {2, 1, 0, 1};
-    struct fixture *fixture = *state;
-    fixture_make(fixture->directory);
-    pid_t child = fork();
-    assert_true(child >= 0);
+    struct fixture *fixture = context;
     struct sluice_engine *engine = open_engine(fixture, pipeline);
     for (int round = 0; round < 3; round++) {
-        run_in(fixture, engine, 2, child == 0 ? "child" : "parent");
+        run_in(fixture, engine, 2, process);
         EXPECT_OK(sluice_engine_clear_prefix_cache(engine));
     }
     sluice_engine_close(&engine);
-    if (child == 0) {
-        _exit(0);
-    }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* Two processes of several ranks each work on one directory at once. */
+static void two_jobs_share_a_directory(void **state) {
+    struct fixture *fixture = *state;
+    fixture_make(fixture->directory);
+    process_pair_run(run_thrice, fixture);
     fixture_remove(fixture->directory);
 }
 

@@ -12,9 +12,9 @@
 #include <cmocka.h>
 
 #include <dirent.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "support/process_pair.h"
 #include "support/request_fixture.h"
 #include "support/round_driver.h"
 #include "weights/fixture.h"
@@ -262,24 +262,22 @@ static void test_answers_go_on_while_a_prefix_is_read(void **state) {
     fixture_remove(fixture->directory);
 }
 
+/* Part of test_two_processes_share_a_directory. */
+static void run_thrice(void *context, const char *process) {
+    struct fixture *fixture = context;
+    struct sluice_engine *engine = open_engine(fixture, 1);
+    for (int round = 0; round < 3; round++) {
+        run(fixture, engine, process);
+        EXPECT_OK(sluice_engine_clear_prefix_cache(engine));
+    }
+    sluice_engine_close(&engine);
+}
+
 /* Two processes work on one directory at once, and both give what each request gives alone. */
 static void test_two_processes_share_a_directory(void **state) {
     struct fixture *fixture = *state;
     fixture_make(fixture->directory);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    struct sluice_engine *engine = open_engine(fixture, 1);
-    for (int round = 0; round < 3; round++) {
-        run(fixture, engine, child == 0 ? "child" : "parent");
-        EXPECT_OK(sluice_engine_clear_prefix_cache(engine));
-    }
-    sluice_engine_close(&engine);
-    if (child == 0) {
-        _exit(0);
-    }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    process_pair_run(run_thrice, fixture);
     fixture_remove(fixture->directory);
 }
 
