@@ -37,6 +37,10 @@ struct fixture {
     char small_model[FIXTURE_PATH_BYTES];
 };
 
+/* One of each kind, and the draft layer: a long prompt takes its time in layers. */
+static const struct config_change few_layers[] = {
+    {"num_hidden_layers", "3"}, {"compress_ratios", "[0, 4, 128, 0]"}, {"num_hash_layers", "1"}};
+
 /* Those that have whole pages. */
 static int set_up(void **state) {
     struct fixture *fixture = calloc(1, sizeof *fixture);
@@ -50,7 +54,7 @@ static int set_up(void **state) {
     }
     assert_in_range(fixture->count, TESTS_ARE_SHORT ? 1 : REQUESTS_RUN, REQUESTS_RUN);
     fixture_make(fixture->small_model);
-    model_synthesise(fixture->small_model, LAYOUT_CONFIG, NULL, 0);
+    model_synthesise(fixture->small_model, TINY_CONFIG, few_layers, sizeof few_layers / sizeof few_layers[0]);
     *state = fixture;
     return 0;
 }
