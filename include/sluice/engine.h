@@ -145,8 +145,9 @@ struct sluice_engine_options {
     int snapshot_limit;          /* beginnings that requests can start from; 0: twice the sequence limit */
     const char *prefix_cache_directory; /* keeps beginnings over restarts; NULL: memory only; borrowed */
     uint64_t prefix_cache_disk_bytes;   /* most bytes of files there; 0: 16 GB */
-    const char *device_profile; /* JSON file with numbers of the device: stages are cut by them; NULL: by what
-                                   is measured; borrowed until the engine is open */
+    const char *device_profile; /* JSON file with numbers of the device: stages are cut by them, and ranks
+                                   share rows as is fastest; NULL: by what is measured; borrowed until the
+                                   engine is open */
     const char *trace_path; /* a timeline of all ranks is added here when the engine is closed; NULL: none;
                                borrowed until then */
     bool trace_continues;   /* what other engines have written there stays, else the file is begun anew */

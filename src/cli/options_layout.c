@@ -58,10 +58,9 @@ static const struct option_row layout_rows[] = {
      .type = OPTION_TEXT,
      .commands = CLI_PLAN | RANKS,
      .value_name = "FILE",
-     .help =
-         "JSON file with numbers of the device: memory_bytes, read_bytes_per_second, "
-         "operations_per_second, link_bytes_per_second and others (docs/parallel.md); ranks cut stages by "
-         "them instead of measuring.",
+     .help = "JSON file with numbers of the device: memory_bytes, read_bytes_per_second, "
+             "operations_per_second, link_bytes_per_second and others (docs/parallel.md); ranks cut stages "
+             "and choose how to share rows by them instead of measuring.",
      FIELD(profile)},
     {.name = "scale",
      .type = OPTION_TEXT,
@@ -141,14 +140,17 @@ static const struct option_row layout_rows[] = {
      .commands = CLI_PLAN | RANKS,
      .default_value = "auto",
      .choices = "auto|early|late",
-     .help = "Gather shared rows before the first projections of attention, or what these give.",
+     .help =
+         "Gather shared rows before the first projections of attention, or what these give; auto: what is "
+         "faster in each kind of layers.",
      FIELD(sp_gather)},
     {.name = "sp-replicate",
      .type = OPTION_CHOICE,
      .commands = CLI_PLAN | RANKS,
      .default_value = "auto",
      .choices = "auto|none|dense|shared|all",
-     .help = "What every rank has whole where rows are shared: dense layers, shared experts, or both.",
+     .help = "What every rank has whole where rows are shared: dense layers, shared experts, or both; auto: "
+             "what is faster.",
      FIELD(sp_replicate)},
     {.name = "moe-comm",
      .type = OPTION_CHOICE,

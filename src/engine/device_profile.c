@@ -77,3 +77,12 @@ double device_profile_read_seconds(const struct device_profile *profile, double 
 double device_profile_compute_seconds(const struct device_profile *profile, double operations) {
     return operations / (profile->operations_per_second * profile->compute_share);
 }
+
+struct sharing_rates device_profile_sharing_rates(const struct device_profile *profile, bool is_local) {
+    return (struct sharing_rates){
+        .link_bytes_per_second =
+            is_local ? profile->link_bytes_per_second : profile->network_bytes_per_second,
+        .link_latency_seconds = is_local ? profile->link_latency_seconds : profile->network_latency_seconds,
+        .read_bytes_per_second = profile->read_bytes_per_second * profile->read_share,
+        .operations_per_second = profile->operations_per_second * profile->compute_share};
+}

@@ -5,7 +5,10 @@
 #ifndef SLUICE_ENGINE_DEVICE_PROFILE_H
 #define SLUICE_ENGINE_DEVICE_PROFILE_H
 
+#include <stdbool.h>
+
 #include "base/status.h"
+#include "parallel/sharing_choice.h"
 
 enum { DEVICE_PROFILE_NAME_BYTES = 48 };
 
@@ -32,5 +35,8 @@ enum status device_profile_read(const char *path, struct device_profile *out);
 /* How long the device reads so many bytes, and computes so many operations. */
 double device_profile_read_seconds(const struct device_profile *profile, double bytes);
 double device_profile_compute_seconds(const struct device_profile *profile, double operations);
+
+/* How fast ranks on such devices share rows, on one host or not; 0 where the profile lacks a number. */
+struct sharing_rates device_profile_sharing_rates(const struct device_profile *profile, bool is_local);
 
 #endif

@@ -2,8 +2,6 @@
  * fastest. */
 #include "engine/executor_ranks.h"
 
-#include "parallel/sharing_choice.h"
-
 enum { SHARED_ROWS_PER_RANK = 4 };
 
 static void set_deadline(struct comm *comm, double seconds) {
@@ -60,19 +58,31 @@ enum expert_exchange executor_ranks_exchange(const struct sluice_parallel_option
     return sharing_choose_exchange(expert_ranks, (double)model->expert_picks);
 }
 
-bool executor_ranks_gather_late(const struct sluice_parallel_options *parallel) {
-    return parallel->row_gather != SLUICE_ROW_GATHER_EARLY;
+bool executor_ranks_gathers_late(const struct sluice_parallel_options *parallel,
+                                 const struct sharing_rates *rates, const struct attention_rows *rows) {
+    switch (parallel->row_gather) {
+    case SLUICE_ROW_GATHER_AUTO:
+        break;
+    case SLUICE_ROW_GATHER_EARLY:
+        return false;
+    case SLUICE_ROW_GATHER_LATE:
+        return true;
+    }
+    const struct gather_choice choice = {.late_bytes = (double)rows->projected_bytes,
+                                         .early_bytes = (double)rows->hidden_bytes,
+                                         .operations = rows->operations};
+    return sharing_prefers_late(&choice, rates);
 }
 
 void executor_ranks_share_rows(struct executor_ranks *ranks, const struct sluice_parallel_options *parallel,
                                const struct model *model) {
     ranks->shared_rows_min = executor_ranks_shared_rows_min(parallel);
-    ranks->step.gathers_late = executor_ranks_gather_late(parallel);
     ranks->step.exchange = executor_ranks_exchange(parallel, model, ranks->step.expert_rank_count);
 }
 
 bool executor_ranks_have_whole_experts(const struct sluice_parallel_options *parallel,
-                                       const struct model *model, int step_rows) {
+                                       const struct model *model, int step_rows,
+                                       const struct sharing_rates *rates) {
     switch (parallel->shared_experts) {
     case SLUICE_SHARED_EXPERTS_AUTO:
         break;
@@ -81,12 +91,9 @@ bool executor_ranks_have_whole_experts(const struct sluice_parallel_options *par
     case SLUICE_SHARED_EXPERTS_WHOLE:
         return true;
     }
-    /* Between threads a message is a copy: it takes what reading as many bytes of weights takes. */
     const struct whole_choice choice = {.ranks = parallel->tensor,
                                         .rows = step_rows,
                                         .row_bytes = (double)model->hidden_size * (2 + sizeof(float)),
-                                        .bytes = (double)model->shared_expert_bytes,
-                                        .link_bytes_per_second = 1.0,
-                                        .read_bytes_per_second = 1.0};
-    return step_rows >= executor_ranks_shared_rows_min(parallel) && sharing_prefers_whole(&choice);
+                                        .bytes = (double)model->shared_expert_bytes};
+    return step_rows >= executor_ranks_shared_rows_min(parallel) && sharing_prefers_whole(&choice, rates);
 }

@@ -24,6 +24,7 @@
 #include "engine/plan_record.h"
 #include "model/model.h"
 #include "parallel/expert_balance.h"
+#include "parallel/sharing_choice.h"
 #include "parallel/step.h"
 #include "sluice/engine.h"
 
@@ -88,14 +89,16 @@ void executor_ranks_share_rows(struct executor_ranks *ranks, const struct sluice
 enum expert_exchange executor_ranks_exchange(const struct sluice_parallel_options *parallel,
                                              const struct model *model, int expert_ranks);
 
-/* Whether attention gathers what its first projections give, rather than rows. */
-bool executor_ranks_gather_late(const struct sluice_parallel_options *parallel);
+/* Whether attentions that want `rows` gather what their first projections give, rather than rows (S-15). */
+bool executor_ranks_gathers_late(const struct sluice_parallel_options *parallel,
+                                 const struct sharing_rates *rates, const struct attention_rows *rows);
 
 /* Rows from which on a step's rows are shared (spec S-28); INT64_MAX: never. */
 int64_t executor_ranks_shared_rows_min(const struct sluice_parallel_options *parallel);
 
-/* Whether every rank has the shared experts whole, given the rows of the largest step (spec 3.5). */
+/* Whether every rank of a stage has the shared experts whole, given the rows of the largest step (S-13). */
 bool executor_ranks_have_whole_experts(const struct sluice_parallel_options *parallel,
-                                       const struct model *model, int step_rows);
+                                       const struct model *model, int step_rows,
+                                       const struct sharing_rates *rates);
 
 #endif

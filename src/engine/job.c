@@ -46,17 +46,13 @@ static enum status learn_hosts(struct sluice_job *job) {
 
 /* Rank 0 tells of slow ones. */
 static enum status look_at_links(struct sluice_job *job) {
-    struct job_link links[TEAM_RANKS_MAX];
     const char *names[TEAM_RANKS_MAX];
     struct string_buffer slow = {0};
-    if (job_host_rank_count(job) == job->size) {
-        return STATUS_OK;
-    }
     for (int rank = 0; rank < job->size; rank++) {
         names[rank] = job->hosts[rank].name;
     }
-    TRY(job_links_measure(job->world, job->host_numbers, links));
-    job_links_describe_slow(links, job->size, names, &slow);
+    TRY(job_links_measure(job->world, job->host_numbers, job->links));
+    job_links_describe_slow(job->links, job->size, names, &slow);
     const char *line = string_buffer_text(&slow);
     for (size_t length; job->rank == 0 && (length = strcspn(line, "\n")) > 0; line += length + 1) {
         log_write(LOG_WARNING, "job", "%.*s", (int)length, line);
@@ -87,7 +83,11 @@ static enum status join(struct sluice_job *job, const struct sluice_job_options 
     comm_set_idle_deadline(job->world, COMM_NO_DEADLINE_SECONDS);
     comm_set_name(job->world, "all processes of the job");
     TRY(learn_hosts(job));
-    return look_at_links(job);
+    if (job_host_rank_count(job) < job->size) {
+        TRY(comm_mpi_keep_moving(job->world));
+        TRY(look_at_links(job));
+    }
+    return STATUS_OK;
 }
 
 enum sluice_status sluice_job_join(const struct sluice_job_options *options, struct sluice_job **out) {

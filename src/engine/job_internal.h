@@ -5,6 +5,7 @@
 #define SLUICE_ENGINE_JOB_INTERNAL_H
 
 #include "comm/comm.h"
+#include "engine/job_links.h"
 #include "engine/rank_identity.h"
 #include "sluice/job.h"
 
@@ -58,8 +59,9 @@ struct sluice_job {
     atomic_int replica;
     atomic_int replica_count;
     struct string_buffer secret;
-    struct job_host *hosts; /* [size] */
-    int32_t *host_numbers;  /* [size]: the first rank of the same host */
+    struct job_host *hosts;               /* [size] */
+    int32_t *host_numbers;                /* [size]: the first rank of the same host */
+    struct job_link links[JOB_RANKS_MAX]; /* [size] between hosts, as seen at the start; none: one host */
     uint64_t order_count;
 };
 

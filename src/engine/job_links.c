@@ -107,6 +107,35 @@ fail:
     return status;
 }
 
+static bool has_host(const int32_t *host_numbers, int first, int count, int host) {
+    bool has = false;
+    for (int rank = first; rank < first + count; rank++) {
+        has = has || host_numbers[rank] == host;
+    }
+    return has;
+}
+
+struct job_link job_links_slowest(const struct job_link *links, int size, const int32_t *host_numbers,
+                                  int first, int count) {
+    struct job_link of_all = {.rank = -1};
+    struct job_link between = {.rank = -1};
+    for (int i = 0; i < size; i++) {
+        const struct job_link *link = &links[i];
+        if (link->rank < 0) {
+            continue;
+        }
+        if (of_all.rank < 0 || link->bytes_per_second < of_all.bytes_per_second) {
+            of_all = *link;
+        }
+        if (has_host(host_numbers, first, count, link->rank) &&
+            has_host(host_numbers, first, count, link->peer) &&
+            (between.rank < 0 || link->bytes_per_second < between.bytes_per_second)) {
+            between = *link;
+        }
+    }
+    return between.rank >= 0 ? between : of_all;
+}
+
 static int compare_numbers(const void *a, const void *b) {
     double x = *(const double *)a;
     double y = *(const double *)b;

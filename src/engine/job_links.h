@@ -26,6 +26,13 @@ struct job_link {
 enum status job_links_measure(struct comm *world, const int32_t *host_numbers, struct job_link *links);
 
 /*
+ * The slowest link between hosts of `count` ranks from `first` on; if none of these was looked at, of all.
+ * links and host_numbers: [size], as above.
+ */
+struct job_link job_links_slowest(const struct job_link *links, int size, const int32_t *host_numbers,
+                                  int first, int count);
+
+/*
  * Appends a line for each link that is slow: below one Gbit/s, or less than half as fast as the middle one of
  * all. names: [count], of the ranks' hosts.
  */

@@ -16,6 +16,7 @@
 #include "engine/outside_leader.h"
 #include "engine/rank_team_cut.h"
 #include "engine/rank_team_groups.h"
+#include "engine/rank_team_sharing.h"
 #include "engine/rank_timeline.h"
 #include "engine/rank_watchdog.h"
 #include "engine/round.h"
@@ -43,7 +44,8 @@ struct rank_team {
     int holder_count; /* of leaders' cores: the last one to close ends the team */
     int first_rank;   /* of those that are here */
     int local_count;
-    struct rank_team_cut cut;       /* its arrays are the team's */
+    struct rank_team_cut cut; /* its arrays are the team's */
+    struct rank_team_sharing sharing;
     struct rank_member *members;    /* [local_count] */
     struct comm *everyone;          /* all processes of the job, which open the engine together */
     struct outside_leader *outside; /* [outside_count], of the last replicas; in a job's first process */
@@ -148,8 +150,8 @@ static enum status place_member(struct rank_team *team, int index, const struct 
                                            .expert_count = (int)sizes->model->expert_count,
                                            .has_movable_experts = executor_balance_is_wanted(parallel)};
     member->layout.expert_copies = member->layout.has_movable_experts ? parallel->expert_copies : 0;
-    member->layout.has_whole_shared_experts = executor_ranks_have_whole_experts(
-        &sizes->options.parallel, sizes->model, sizes->options.step_token_limit);
+    member->layout.has_whole_shared_experts =
+        rank_team_sharing_has_whole_experts(&team->sharing, sizes, place.data, place.pipeline);
     struct executor_ranks *ranks = &member->ranks;
     ranks->number = team->first_rank + index;
     ranks->replica = place.data;
@@ -160,6 +162,8 @@ static enum status place_member(struct rank_team *team, int index, const struct 
     ranks->step.expert_rank = place.expert;
     ranks->step.expert_rank_count = mesh_group_size(&team->mesh, MESH_GROUP_EXPERT);
     ranks->step.has_expert_parallelism = team->mesh.has_expert_parallelism;
+    ranks->step.numerics = (enum numerics)sizes->options.numerics;
+    ranks->step.gathers_late = team->sharing.gathers_late;
     executor_ranks_share_rows(ranks, &sizes->options.parallel, sizes->model);
     ranks->stage = place.pipeline;
     ranks->stage_count = team->mesh.pipeline;
@@ -338,10 +342,19 @@ static enum status place_members(struct rank_team *team, const struct sluice_eng
     struct engine_core *sizes = NULL;
     team->cut.everyone = team->everyone;
     team->cut.threads_per_rank = threads_per_rank(team, options);
+    team->sharing = (struct rank_team_sharing){.mesh = &team->mesh,
+                                               .job = team->job,
+                                               .everyone = team->everyone,
+                                               .threads_per_rank = team->cut.threads_per_rank};
     TRY(rank_team_share_limits(&team->cut));
     enum status status = engine_core_measure(options, &sizes);
-    status = agree(team, status == STATUS_OK ? rank_team_choose_cut(&team->cut, sizes) : status);
+    status = status == STATUS_OK ? rank_team_choose_cut(&team->cut, sizes) : status;
+    status = agree(team, status == STATUS_OK ? rank_team_sharing_find(&team->sharing, sizes) : status);
     status = status == STATUS_OK ? rank_team_share_cut(&team->cut) : status;
+    status = status == STATUS_OK ? rank_team_sharing_share(&team->sharing) : status;
+    if (status == STATUS_OK) {
+        rank_team_sharing_choose(&team->sharing, sizes, team->cut.first_layers);
+    }
     for (int i = 0; i < team->local_count && status == STATUS_OK; i++) {
         status = place_member(team, i, sizes);
     }
@@ -593,5 +606,6 @@ void rank_team_close(struct rank_team **team_pointer) {
     free(team->memory);
     free(team->cut.first_layers);
     free(team->cut.byte_limits);
+    rank_team_sharing_deinit(&team->sharing);
     free(team);
 }

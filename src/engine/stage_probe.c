@@ -109,6 +109,16 @@ double stage_probe_extrapolate(const struct step_work *small, double small_secon
     return large_seconds * times;
 }
 
+void stage_probe_split(const struct step_work *small, double small_seconds, const struct step_work *large,
+                       double large_seconds, double *bytes_per_second, double *operations_per_second) {
+    const struct step_work reading = {.bytes = small->bytes};
+    const struct step_work computing = {.operations = large->operations};
+    double read = stage_probe_extrapolate(small, small_seconds, large, large_seconds, &reading);
+    double compute = stage_probe_extrapolate(small, small_seconds, large, large_seconds, &computing);
+    *bytes_per_second = small->bytes / (read > 0.0 ? read : small_seconds);
+    *operations_per_second = large->operations / (compute > 0.0 ? compute : large_seconds);
+}
+
 static bool counts_the_same(const struct stage_bytes *bytes, int a, int b) {
     return memcmp(&bytes->layers[a], &bytes->layers[b], sizeof bytes->layers[a]) == 0 &&
            bytes->layer_bytes[a] == bytes->layer_bytes[b] &&

@@ -49,4 +49,11 @@ double stage_probe_extrapolate(const struct step_work *small, double small_secon
                                const struct step_work *large, double large_seconds,
                                const struct step_work *wanted);
 
+/*
+ * Bytes and operations per second of two steps, of which `small` reads more for what it computes. What cannot
+ * be told apart is at least what a step has of it over all its time.
+ */
+void stage_probe_split(const struct step_work *small, double small_seconds, const struct step_work *large,
+                       double large_seconds, double *bytes_per_second, double *operations_per_second);
+
 #endif

@@ -64,12 +64,13 @@ struct model {
     bool has_draft_layer; /* in the checkpoint, whether drafting is on or not */
 };
 
-/* A row of a step as attention wants it on every rank: bytes that are gathered (spec parallelism 3.6, 3.7).
- */
+/* A row of a step as attention wants it on every rank: bytes that are gathered, and what computing them takes
+ * (spec parallelism 3.6, 3.7). */
 struct attention_rows {
     size_t hidden_bytes;    /* the row itself, on which the first projections run, or */
     size_t projected_bytes; /* what these give; */
     size_t chosen_bytes;    /* the entries that it attends to */
+    double operations;      /* of the first projections */
 };
 
 /* Memory that kernels read; of one weight or its scales. */
@@ -150,7 +151,8 @@ struct model_family {
      */
     double (*describe_row_work)(const struct model *model, int64_t position, double *rows_read);
 
-    /* Bytes that ranks which share rows gather for the attention of a layer, per row of a step. */
+    /* What ranks that share rows gather for the attention of a layer, by number (the draft layer comes behind
+     * the others), per row of a step. */
     void (*describe_attention_rows)(const struct model *model, enum dtype activation, int layer,
                                     struct attention_rows *out);
 

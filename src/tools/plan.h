@@ -12,6 +12,7 @@
 
 #include "engine/state_pool.h"
 #include "parallel/mesh.h"
+#include "parallel/sharing_choice.h"
 #include "sluice/engine.h"
 #include "tools/plan_machine.h"
 #include "tools/plan_model.h"
@@ -25,9 +26,11 @@ struct plan_request {
     enum sluice_row_gather row_gather;
     enum sluice_expert_exchange expert_exchange;
     enum sluice_shared_experts shared_experts;
-    bool has_movable_experts; /* where whole experts lie on several ranks they may move; with copies, for
-                                 which */
-    int expert_copies;        /* a layer has so many places more than experts */
+    struct sharing_rates rates; /* of a tensor group, by which the engine would choose how rows are shared; 0:
+                                   not known, as to ranks that are threads and have no profile */
+    bool has_movable_experts;   /* where whole experts lie on several ranks they may move; with copies, for
+                                   which */
+    int expert_copies;          /* a layer has so many places more than experts */
     bool has_prefix_cache;
     enum numerics numerics;
     int64_t context_tokens;                /* of the longest sequence */

@@ -127,6 +127,7 @@ static void build_gathers(struct builder *builder, const struct plan *plan, stru
         set_count(builder, kind, "early_row_bytes", (int64_t)gather.early_bytes);
         set_count(builder, kind, "late_row_bytes", (int64_t)gather.late_bytes);
         set_count(builder, kind, "chosen_row_bytes", (int64_t)gather.chosen_bytes);
+        set_real(builder, kind, "row_operations", gather.operations);
     }
 }
 

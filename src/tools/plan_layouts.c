@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tensor/leaves.h"
+#include "tools/plan_sharing.h"
 
 /* Bytes that the fullest rank lacks for one full sequence. */
 static uint64_t lacking_bytes(const struct plan *plan) {
@@ -88,6 +89,7 @@ enum status plan_layouts_find(const struct plan_model *model, const struct plan_
             }
             layout.mesh = (struct mesh_shape){data, pipeline, 1, tensor, data * tensor > 1};
             layout.has_sequence_parallelism = tensor > 1;
+            layout.rates = plan_sharing_rates(machine, &layout.mesh);
             layout.sequence_limit = (request->sequence_limit + data - 1) / data;
             TRY(try_layout(model, machine, &layout, step, wanted, out));
         }

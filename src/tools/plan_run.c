@@ -7,6 +7,7 @@
 #include "tools/plan_layouts.h"
 #include "tools/plan_memory.h"
 #include "tools/plan_report.h"
+#include "tools/plan_sharing.h"
 #include "weights/checkpoint.h"
 
 enum { CONTEXT_TOKENS_DEFAULT = 4096, LAYOUTS_SHOWN = 3 };
@@ -100,6 +101,7 @@ static enum status work_out(struct running *running) {
     settle_sizes(&running->request, running->model.model->position_limit);
     if (job->has_layout) {
         TRY(plan_check_request(&running->model, &running->machine, &running->request));
+        running->request.rates = plan_sharing_rates(&running->machine, &running->request.mesh);
     }
     TRY(layout_check_page_tokens(running->request.page_tokens));
     TRY(plan_step_measure(&running->model, &running->request, &running->step));

@@ -44,7 +44,7 @@ int64_t plan_boundary_rows(const struct plan_request *request) {
 bool plan_has_whole_shared_experts(const struct model *model, const struct plan_request *request) {
     struct sluice_parallel_options parallel = parallel_of(request);
     return request->mesh.tensor > 1 &&
-           executor_ranks_have_whole_experts(&parallel, model, request->step_tokens);
+           executor_ranks_have_whole_experts(&parallel, model, request->step_tokens, &request->rates);
 }
 
 enum expert_exchange plan_expert_exchange(const struct model *model, const struct plan_request *request) {
@@ -52,9 +52,18 @@ enum expert_exchange plan_expert_exchange(const struct model *model, const struc
     return executor_ranks_exchange(&parallel, model, mesh_group_size(&request->mesh, MESH_GROUP_EXPERT));
 }
 
-bool plan_gathers_late(const struct plan_request *request) {
+bool plan_gathers_late(const struct plan_request *request, const struct attention_rows *rows) {
     struct sluice_parallel_options parallel = parallel_of(request);
-    return executor_ranks_gather_late(&parallel);
+    return executor_ranks_gathers_late(&parallel, &request->rates, rows);
+}
+
+struct sharing_rates plan_sharing_rates(const struct plan_machine *machine, const struct mesh_shape *mesh) {
+    bool is_local = true;
+    for (int rank = 0; rank < mesh_rank_count(mesh); rank++) {
+        int first = rank - rank % mesh->tensor; /* the ranks of a stage lie side by side */
+        is_local = is_local && plan_machine_host(machine, rank) == plan_machine_host(machine, first);
+    }
+    return device_profile_sharing_rates(&machine->device, is_local);
 }
 
 bool plan_moves_experts(const struct plan_request *request) {
@@ -72,7 +81,7 @@ static bool gather_alike(const struct model *model, enum dtype activation, int a
     model->family->describe_attention_rows(model, activation, a, &of_a);
     model->family->describe_attention_rows(model, activation, b, &of_b);
     return of_a.hidden_bytes == of_b.hidden_bytes && of_a.projected_bytes == of_b.projected_bytes &&
-           of_a.chosen_bytes == of_b.chosen_bytes;
+           of_a.chosen_bytes == of_b.chosen_bytes && of_a.operations == of_b.operations;
 }
 
 /* The layers from `layer` on that gather as it does; 0 if an earlier one does too. */
@@ -103,10 +112,11 @@ bool plan_next_gather(const struct model *model, const struct plan_request *requ
             model->family->describe_attention_rows(model, activation, layer, &rows);
             *out = (struct plan_gather){.first_layer = layer,
                                         .layer_count = count,
-                                        .is_late = plan_gathers_late(request),
+                                        .is_late = plan_gathers_late(request, &rows),
                                         .early_bytes = rows.hidden_bytes,
                                         .late_bytes = rows.projected_bytes,
-                                        .chosen_bytes = rows.chosen_bytes};
+                                        .chosen_bytes = rows.chosen_bytes,
+                                        .operations = rows.operations};
             return true;
         }
     }

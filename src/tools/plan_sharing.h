@@ -29,8 +29,11 @@ int plan_expert_copies(const struct plan_request *request);
 /* How shared rows get to their experts. */
 enum expert_exchange plan_expert_exchange(const struct model *model, const struct plan_request *request);
 
-/* Whether attention gathers what its first projections give, rather than rows. */
-bool plan_gathers_late(const struct plan_request *request);
+/* Whether attentions that want `rows` gather what their first projections give, rather than rows (S-15). */
+bool plan_gathers_late(const struct plan_request *request, const struct attention_rows *rows);
+
+/* How fast the tensor groups of a layout are on a machine; of groups on several hosts if any is. */
+struct sharing_rates plan_sharing_rates(const struct plan_machine *machine, const struct mesh_shape *mesh);
 
 /* Layers whose attention gathers alike; bytes are those of a row. */
 struct plan_gather {
@@ -40,6 +43,7 @@ struct plan_gather {
     size_t early_bytes;  /* the row itself, */
     size_t late_bytes;   /* what its first projections give, */
     size_t chosen_bytes; /* and besides, either way, which entries it attends to */
+    double operations;   /* of its first projections, which early gathering has all ranks compute */
 };
 
 /*

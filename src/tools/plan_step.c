@@ -203,6 +203,21 @@ static enum status measure_parts(struct dry_run *run, struct plan_step_bytes *ou
     return run->model->draft_limit > 0 ? measure_drafts(run, &out->draft) : STATUS_OK;
 }
 
+/* Of all layers, then the draft layer. Owned. */
+static enum status choose_gathers(const struct dry_run *run, bool **out) {
+    const struct model *model = run->model;
+    bool *late = calloc((size_t)model->layer_count + 1, sizeof *late);
+    CHECK_MEMORY(late);
+    for (int layer = 0; layer <= model->layer_count; layer++) {
+        struct attention_rows rows;
+        model->family->describe_attention_rows(model, numerics_activation_dtype(run->request->numerics),
+                                               layer, &rows);
+        late[layer] = plan_gathers_late(run->request, &rows);
+    }
+    *out = late;
+    return STATUS_OK;
+}
+
 /* Kernels are chosen by how weights are stored; nothing reads the bytes, so that all may lie in one place. */
 static enum status bind_placeholders(const struct plan_model *model, const struct plan_request *request) {
     static const char nothing[1] = {0};
@@ -232,6 +247,7 @@ enum status plan_step_measure(const struct plan_model *model, const struct plan_
     enum status status = STATUS_OK;
     const struct backend *backend;
     struct worker_pool *workers = NULL;
+    bool *gathers_late = NULL;
     struct dry_run run = {.model = model->model, .request = request};
     struct expert_balance balance = {0}; /* nothing is picked in a dry run */
     const struct state_pool_options options = {.sequence_slot_count = request->sequence_limit,
@@ -245,8 +261,10 @@ enum status plan_step_measure(const struct plan_model *model, const struct plan_
                                                      : request->mesh.tensor,
                             .has_expert_parallelism = request->mesh.has_expert_parallelism,
                             .exchange = plan_expert_exchange(model->model, request),
-                            .gathers_late = plan_gathers_late(request),
+                            .numerics = request->numerics,
                             .balance = plan_moves_experts(request) ? &balance : NULL};
+    TRY_GOTO(choose_gathers(&run, &gathers_late));
+    run.ranks.gathers_late = gathers_late;
     TRY_GOTO(bind_placeholders(model, request));
     TRY_GOTO(backend_find("cpu", &backend));
     TRY_GOTO(backend->build_table(request->numerics, "auto", &run.table));
@@ -257,5 +275,6 @@ enum status plan_step_measure(const struct plan_model *model, const struct plan_
 fail:
     worker_pool_destroy(&workers);
     state_pool_deinit(&run.states);
+    free(gathers_late);
     return status;
 }

@@ -2,6 +2,7 @@
 #include "tools/plan_traffic.h"
 
 #include "engine/boundary_header.h"
+#include "parallel/expert_inputs.h"
 #include "parallel/sharing_choice.h"
 #include "tools/plan_sharing.h"
 
@@ -42,7 +43,7 @@ static void add_inner_sums(const struct plan_traffic_input *input, const struct 
                            struct plan_traffic *out) {
     out->combine_bytes = group->sum * (input->is_strict ? input->expert_picks : 1.0);
     if (input->shares_rows) {
-        out->dispatch_bytes = group->gathered;
+        out->dispatch_bytes = group->row * input->hidden_size * input->dispatch_bytes;
         out->route_bytes = group->row * input->expert_picks * pick_bytes;
     }
 }
@@ -86,12 +87,14 @@ struct plan_traffic plan_traffic_make(const struct plan_traffic_input *input) {
 }
 
 /* The mean over all layers. */
-static double attention_row_bytes(const struct model *model, enum dtype activation, bool gathers_late) {
+static double attention_row_bytes(const struct model *model, const struct plan_request *request) {
+    enum dtype activation = numerics_activation_dtype(request->numerics);
     double sum = 0.0;
     for (int layer = 0; layer < model->layer_count; layer++) {
         struct attention_rows rows;
         model->family->describe_attention_rows(model, activation, layer, &rows);
-        sum += (double)((gathers_late ? rows.projected_bytes : rows.hidden_bytes) + rows.chosen_bytes);
+        bool is_late = plan_gathers_late(request, &rows);
+        sum += (double)((is_late ? rows.projected_bytes : rows.hidden_bytes) + rows.chosen_bytes);
     }
     return sum / model->layer_count;
 }
@@ -111,12 +114,13 @@ struct plan_traffic_input plan_traffic_input_of(const struct plan *plan, double 
         .rows = rows,
         .logit_rows = logit_rows,
         .hidden_size = (double)model->hidden_size,
-        .attention_row_bytes = attention_row_bytes(model, activation, plan_gathers_late(request)),
+        .attention_row_bytes = attention_row_bytes(model, request),
         .vocabulary_size = (double)model->vocabulary_size,
         .expert_picks = (double)model->expert_picks,
         .activation_bytes = element,
         .partial_bytes = sizeof(float),
-        .dispatch_bytes = element,
+        .dispatch_bytes =
+            (double)expert_input_bytes(request->numerics, model->hidden_size) / (double)model->hidden_size,
         .combine_bytes = element,
     };
     model->family->describe_boundary(model, activation, 1, &boundary);

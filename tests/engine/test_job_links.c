@@ -99,10 +99,31 @@ static void slow_ones_are_named(void **state) {
     expect_slow(odd, 3, "the link between hosts c (rank 2) and a (rank 0) is slow: 4.9e+03 MB/s");
 }
 
+/* Hosts 0, 2 and 5 of two ranks, three ranks and one: only links that the ranks of a stage use count. */
+static void the_slowest_link_of_some_ranks_is_found(void **state) {
+    (void)state;
+    static const int32_t hosts[] = {0, 0, 2, 2, 2, 5};
+    struct job_link links[RANKS_MAX];
+    for (int i = 0; i < RANKS_MAX; i++) {
+        links[i] = (struct job_link){.rank = -1};
+    }
+    links[0] = (struct job_link){0, 2, 9e9, 1e-3};
+    links[2] = (struct job_link){2, 5, 3e9, 2e-3};
+    links[5] = (struct job_link){5, 0, 1e9, 3e-3};
+    assert_true(job_links_slowest(links, RANKS_MAX, hosts, 1, 2).bytes_per_second == 9e9);
+    assert_true(job_links_slowest(links, RANKS_MAX, hosts, 4, 2).bytes_per_second == 3e9);
+    assert_true(job_links_slowest(links, RANKS_MAX, hosts, 4, 2).latency_seconds == 2e-3);
+    assert_true(job_links_slowest(links, RANKS_MAX, hosts, 0, 6).bytes_per_second == 1e9);
+    /* None was looked at between the hosts of these: it is not taken to be faster than any other. */
+    links[0].rank = -1;
+    assert_true(job_links_slowest(links, RANKS_MAX, hosts, 1, 2).bytes_per_second == 1e9);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hosts_are_looked_at_around),
         cmocka_unit_test(slow_ones_are_named),
+        cmocka_unit_test(the_slowest_link_of_some_ranks_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /*
  * What is planned for the ranks of a tensor group is what each of them takes and sends (promise P7; spec
- * parallelism 2.8, 3.4, 3.5, 5.2, T-15).
+ * parallelism 2.8, 3.4 to 3.6, 5.2, T-15).
  */
 #include <math.h>
 #include <setjmp.h>
@@ -16,6 +16,7 @@
 #include "engine/executor_internal.h"
 #include "support/model_fixture.h"
 #include "tools/plan_memory.h"
+#include "tools/plan_sharing.h"
 #include "tools/plan_traffic.h"
 #include "weights/fixture.h"
 
@@ -33,6 +34,7 @@ struct ranks_case {
     enum sluice_row_gather gather;
     enum sluice_expert_exchange exchange;
     enum sluice_shared_experts shared;
+    const char *numbers; /* of a profile that plan and engine are given; NULL: none */
 };
 
 /* A plan and an engine for the same. */
@@ -46,8 +48,9 @@ struct pair {
 
 static void pair_open(struct pair *pair, const struct ranks_case *asked) {
     char path[FIXTURE_PATH_BYTES + 16];
+    char profile[FIXTURE_PATH_BYTES + 16];
     struct plan_machine machine;
-    const struct plan_machine_request machine_request = {.gpus = "4x64GB", .memory_share = 0.9};
+    struct plan_machine_request machine_request = {.gpus = "4x64GB", .memory_share = 0.9};
     struct plan_request request = plan_request_default();
     struct sluice_engine_options options = model_options(layout_fixture_directory());
     options.numerics = asked->numerics;
@@ -65,6 +68,12 @@ static void pair_open(struct pair *pair, const struct ranks_case *asked) {
         .expert_exchange = asked->exchange,
         .shared_experts = asked->shared,
         .row_sharing = asked->shares_rows ? SLUICE_ROW_SHARING_AUTO : SLUICE_ROW_SHARING_OFF};
+    if (asked->numbers != NULL) {
+        fixture_write(layout_fixture_directory(), "profile.json", asked->numbers, strlen(asked->numbers));
+        snprintf(profile, sizeof profile, "%s/profile.json", layout_fixture_directory());
+        options.device_profile = profile;
+        machine_request.profile = profile;
+    }
     int data = asked->data == 0 ? 1 : asked->data;
     request.mesh = (struct mesh_shape){data, 1, 1, asked->tensor, asked->has_expert_parallelism};
     request.has_sequence_parallelism = asked->shares_rows;
@@ -83,6 +92,9 @@ static void pair_open(struct pair *pair, const struct ranks_case *asked) {
     EXPECT_OK(plan_model_read(path, NULL, asked->drafts, &pair->model));
     EXPECT_OK(plan_machine_read(&machine_request, &machine));
     machine = plan_machine_scale(&machine, data * asked->tensor);
+    if (asked->numbers != NULL) {
+        request.rates = plan_sharing_rates(&machine, &request.mesh);
+    }
     EXPECT_OK(plan_step_measure(&pair->model, &request, &pair->step));
     EXPECT_OK(plan_make(&pair->model, &machine, &request, &pair->step, &pair->plan));
     struct engine_core *cores[2] = {NULL};
@@ -141,6 +153,47 @@ static void ways_that_are_asked_for_are_planned(void **state) {
             .exchange = i / 2 % 2 == 0 ? SLUICE_EXPERT_EXCHANGE_GATHER : SLUICE_EXPERT_EXCHANGE_DISPATCH,
             .shared = i / 4 == 0 ? SLUICE_SHARED_EXPERTS_CUT : SLUICE_SHARED_EXPERTS_WHOLE,
             .numerics = SLUICE_NUMERICS_NATIVE});
+    }
+}
+
+/*
+ * S-13, S-15: what is chosen by numbers. A million operations take as long as so many bytes: from 6250 on all
+ * layers gather late; between 3906 and that indexed ones early, below that all but window-only ones. Shared
+ * experts of 3 * 256 * 512 bytes are whole where that takes less than sending 64 rows of 1536: below 4 bytes
+ * that are read for each that is sent.
+ */
+static const char *const numbers[] = {
+    "{\"operations_per_second\": 1e12, \"compute_share\": 1, \"link_bytes_per_second\": 6.3e9,"
+    " \"link_latency_seconds\": 1e-12, \"read_bytes_per_second\": 24e9, \"read_share\": 1}",
+    "{\"operations_per_second\": 1e12, \"compute_share\": 1, \"link_bytes_per_second\": 5e9,"
+    " \"link_latency_seconds\": 1e-12, \"read_bytes_per_second\": 30e9, \"read_share\": 1}",
+    "{\"operations_per_second\": 1e12, \"compute_share\": 1, \"link_bytes_per_second\": 3e9,"
+    " \"link_latency_seconds\": 1e-12, \"read_bytes_per_second\": 11e9, \"read_share\": 1}"};
+enum { NUMBERS = 3 };
+
+static void ways_that_are_chosen_by_numbers_are_planned(void **state) {
+    (void)state;
+    static const int late_layers[NUMBERS] = {8, 5, 2};
+    static const bool is_whole[NUMBERS] = {false, true, false};
+    for (int i = 0; i < 2 * NUMBERS; i++) {
+        struct pair pair;
+        struct plan_gather gather = {0};
+        int late = 0;
+        const struct ranks_case asked = {.tensor = 2,
+                                         .has_expert_parallelism = i < NUMBERS,
+                                         .shares_rows = true,
+                                         .drafts = i % 2 * 2,
+                                         .numbers = numbers[i % NUMBERS],
+                                         .numerics = SLUICE_NUMERICS_NATIVE};
+        expect_same_memory(&asked);
+        pair_open(&pair, &asked);
+        while (plan_next_gather(pair.model.model, &pair.plan.request, &gather)) {
+            late += gather.is_late ? gather.layer_count : 0;
+        }
+        assert_int_equal(late, late_layers[i % NUMBERS]);
+        assert_int_equal(plan_has_whole_shared_experts(pair.model.model, &pair.plan.request),
+                         is_whole[i % NUMBERS]);
+        pair_close(&pair);
     }
 }
 
@@ -256,6 +309,25 @@ static void bytes_are_planned_to_the_byte(void **state) {
     }
 }
 
+/* S-13, S-15: where some layers gather late and others early. */
+static void bytes_of_mixed_gathers_are_planned_to_the_byte(void **state) {
+    (void)state;
+    for (int i = 0; i < 2 * NUMBERS; i++) {
+        struct pair pair;
+        pair_open(&pair, &(struct ranks_case){.tensor = i < NUMBERS ? 2 : 4,
+                                              .shares_rows = true,
+                                              .numbers = numbers[i % NUMBERS],
+                                              .numerics = SLUICE_NUMERICS_NATIVE});
+        double planned = planned_bytes(&pair);
+        double sent = sent_bytes(&pair);
+        if (fabs(planned - sent) > 0.5) {
+            fail_msg("tp %d, numbers %d: %.1f bytes were planned and %.1f sent",
+                     pair.plan.request.mesh.tensor, i % NUMBERS, planned, sent);
+        }
+        pair_close(&pair);
+    }
+}
+
 /* Whole experts: random tokens pick them nearly evenly. */
 static void bytes_of_whole_experts_are_planned_nearly(void **state) {
     (void)state;
@@ -283,6 +355,8 @@ int main(void) {
         cmocka_unit_test(memory_is_planned_to_the_byte),
         cmocka_unit_test(replicas_that_share_experts_are_planned),
         cmocka_unit_test(ways_that_are_asked_for_are_planned),
+        cmocka_unit_test(ways_that_are_chosen_by_numbers_are_planned),
+        cmocka_unit_test(bytes_of_mixed_gathers_are_planned_to_the_byte),
         cmocka_unit_test(places_of_moving_experts_are_planned),
         cmocka_unit_test(bytes_are_planned_to_the_byte),
         cmocka_unit_test(bytes_of_whole_experts_are_planned_nearly),

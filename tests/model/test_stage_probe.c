@@ -256,6 +256,27 @@ static void times_of_large_steps_follow_from_small_ones(void **state) {
     assert_true(fabs(stage_probe_extrapolate(&none, 2.0, &none, 3.0, &none) - 3.0) < 1e-9);
 }
 
+static void expect_split(double small_seconds, double large_seconds, double bytes, double operations) {
+    const struct step_work small = {.bytes = 200, .operations = 10};
+    const struct step_work large = {.bytes = 500, .operations = 80};
+    double bytes_per_second;
+    double operations_per_second;
+    stage_probe_split(&small, small_seconds, &large, large_seconds, &bytes_per_second,
+                      &operations_per_second);
+    assert_true(fabs(bytes_per_second / bytes - 1) < 1e-9);
+    assert_true(fabs(operations_per_second / operations - 1) < 1e-9);
+}
+
+/* S-13, S-15: rates that are known are found again; of what does not show, what there was at least. */
+static void rates_follow_from_two_steps(void **state) {
+    (void)state;
+    expect_split(200 / 100.0 + 10 / 4.0, 500 / 100.0 + 80 / 4.0, 100, 4);
+    expect_split(200 / 100.0, 500 / 100.0, 100, 80 / 5.0);
+    expect_split(10 / 4.0, 80 / 4.0, 200 / 2.5, 4);
+    expect_split(1.0, 16.0, 200, 5);       /* a byte below 0 */
+    expect_split(4.0, 5.0, 100, 80 / 5.0); /* an operation below 0 */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_add_up_to_the_step),
@@ -266,6 +287,7 @@ int main(void) {
         cmocka_unit_test(layers_are_not_copied_to_be_measured),
         cmocka_unit_test(large_steps_are_reduced),
         cmocka_unit_test(times_of_large_steps_follow_from_small_ones),
+        cmocka_unit_test(rates_follow_from_two_steps),
     };
     return cmocka_run_group_tests(tests, layout_fixture_set_up, layout_fixture_tear_down);
 }

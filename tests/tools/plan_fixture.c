@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+#include "tools/plan_sharing.h"
+
 static void expect_ok(enum status status) {
     if (status != STATUS_OK) {
         fail_msg("%s", error_last()->message);
@@ -33,6 +35,7 @@ static void set_mesh(struct plan_fixture *fixture, int data, int pipeline, int t
     bool fills_hosts = ranks % fixture->devices_per_host == 0;
     fixture->machine.devices_per_host = fills_hosts ? fixture->devices_per_host : ranks;
     fixture->machine = plan_machine_scale(&fixture->machine, ranks);
+    fixture->request.rates = plan_sharing_rates(&fixture->machine, &fixture->request.mesh);
 }
 
 void plan_fixture_make(struct plan_fixture *fixture, int data, int pipeline, int tensor) {

@@ -73,6 +73,7 @@ static void layers_send_what_the_table_says(void **state) {
     input.combine_bytes = 2;
     /* Experts cut inside, pre-summed: gather and scatter once more, 3.5 nB. */
     input.mesh.has_expert_parallelism = false;
+    input.dispatch_bytes = 2;
     traffic = plan_traffic_make(&input);
     expect_near(traffic.attention_bytes + traffic.dispatch_bytes + traffic.combine_bytes, 3.5 * nb, 1e-12);
     /* Strict: one partial sum per token and expert. */
@@ -168,7 +169,9 @@ static void rows_for_attention_are_those_of_the_table(void **state) {
 static void every_kind_of_layers_says_what_it_gathers(void **state) {
     (void)state;
     static const struct plan_gather kinds[] = {
-        {0, 2, true, 8192, 3072, 0}, {2, 21, true, 8192, 13312, 2048}, {3, 20, true, 8192, 7168, 0}};
+        {0, 2, true, 8192, 3072, 0, 2.0 * 4096 * 1536},
+        {2, 21, true, 8192, 13312, 2048, 2.0 * 4096 * (1536 + 2048 + 512)},
+        {3, 20, true, 8192, 7168, 0, 2.0 * 4096 * (1536 + 1024)}};
     struct plan_fixture fixture;
     plan_fixture_open(&fixture, "flash", 0, "8xh200", NULL);
     const struct model *model = fixture.model.model;
@@ -185,6 +188,7 @@ static void every_kind_of_layers_says_what_it_gathers(void **state) {
             assert_int_equal(gather.early_bytes, kinds[i].early_bytes);
             assert_int_equal(gather.late_bytes, kinds[i].late_bytes);
             assert_int_equal(gather.chosen_bytes, kinds[i].chosen_bytes);
+            assert_true(gather.operations == kinds[i].operations);
         }
         assert_false(plan_next_gather(model, &fixture.request, &gather));
     }
@@ -192,6 +196,67 @@ static void every_kind_of_layers_says_what_it_gathers(void **state) {
     fixture.request.has_sequence_parallelism = false;
     assert_false(plan_next_gather(model, &fixture.request, &none));
     plan_fixture_close(&fixture);
+}
+
+/*
+ * S-15: V4-Flash's indexed layers gather early where a million operations take longer than 152.6 bytes, all
+ * others late; V4-Pro's all late. Of the machine it is the link that the tensor group uses.
+ */
+static void each_kind_of_layers_gathers_as_is_faster(void **state) {
+    (void)state;
+    static const struct {
+        const char *config;
+        double link, network;
+        int tensor;
+        int early_layers;
+    } cases[] = {{"flash", 153e6, 1e6, 4, 0},
+                 {"flash", 152e6, 1e12, 4, 21},
+                 {"flash", 1e12, 152e6, 8, 21}, /* on two hosts */
+                 {"flash", 1e6, 153e6, 8, 0},
+                 {"pro", 1e3, 1e3, 8, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct plan_fixture fixture;
+        struct plan_gather gather = {0};
+        int early = 0;
+        plan_fixture_open(&fixture, cases[i].config, 0, "4xh200", "2");
+        struct device_profile *device = &fixture.machine.device;
+        device->operations_per_second = 1e12;
+        device->compute_share = 1.0;
+        device->link_bytes_per_second = cases[i].link;
+        device->network_bytes_per_second = cases[i].network;
+        fixture.request.mesh = (struct mesh_shape){8 / cases[i].tensor, 1, 1, cases[i].tensor, true};
+        fixture.request.has_sequence_parallelism = true;
+        fixture.request.rates = plan_sharing_rates(&fixture.machine, &fixture.request.mesh);
+        while (plan_next_gather(fixture.model.model, &fixture.request, &gather)) {
+            early += gather.is_late ? 0 : gather.layer_count;
+            assert_true(gather.is_late || gather.first_layer == 2);
+        }
+        assert_int_equal(early, cases[i].early_layers);
+        plan_fixture_close(&fixture);
+    }
+}
+
+/*
+ * S-15's variant: rows gathered once in fp8 with their scales, 1.03 bytes of an element. Where all that takes
+ * them is fp8, in window-only layers, which the draft layer is too, late sends fewer bytes even so.
+ */
+static void rows_in_fp8_are_more_than_window_only_layers_send(void **state) {
+    (void)state;
+    static const struct {
+        const char *config;
+        int layer;
+        size_t late;
+    } layers[] = {{"flash", 0, 3072}, {"flash", 43, 3072}, {"pro", 61, 4096}};
+    for (size_t i = 0; i < sizeof layers / sizeof layers[0]; i++) {
+        struct plan_fixture fixture;
+        struct attention_rows rows;
+        plan_fixture_open(&fixture, layers[i].config, 0, "8xh200", NULL);
+        const struct model *model = fixture.model.model;
+        model->family->describe_attention_rows(model, DTYPE_BF16, layers[i].layer, &rows);
+        assert_int_equal(rows.projected_bytes, layers[i].late);
+        assert_true((double)rows.projected_bytes < 1.03 * (double)model->hidden_size);
+        plan_fixture_close(&fixture);
+    }
 }
 
 /* A machine whose only limit is reading, one byte per second. */
@@ -248,7 +313,7 @@ static void layers_and_head_take_what_they_read(void **state) {
     /* At batch 256 a layer reads all of its experts. */
     expect_near(fixture.plan.stages[0].decode.total / 42, 3.6e9, 0.02);
     plan_fixture_close(&fixture);
-    /* One draft: a layer of the draft layer's, its projections, and the head again: 1.3 GB. */
+    /* One draft: a layer of the draft layer's, its projections, and the head again (M-31): 1.3 GB. */
     plan_fixture_open(&fixture, "flash", 1, "8xh200", NULL);
     read_only(&fixture.machine);
     fixture.machine.device.memory_bytes = 1e12;
@@ -355,6 +420,8 @@ int main(void) {
         cmocka_unit_test(few_rows_are_not_shared),
         cmocka_unit_test(rows_for_attention_are_those_of_the_table),
         cmocka_unit_test(every_kind_of_layers_says_what_it_gathers),
+        cmocka_unit_test(each_kind_of_layers_gathers_as_is_faster),
+        cmocka_unit_test(rows_in_fp8_are_more_than_window_only_layers_send),
         cmocka_unit_test(stages_balance_as_in_the_example),
         cmocka_unit_test(partitions_serve_their_objective),
         cmocka_unit_test(layers_and_head_take_what_they_read),

@@ -48,24 +48,27 @@ double deepseek_v4_describe_row_work(const struct model *base, int64_t position,
     return operations;
 }
 
-/* Of values and scores, in fp32: the columns of one compressor's two projections. */
-static size_t compressor_bytes(int64_t ratio, int64_t width) {
+/* Values and scores of a row: what one compressor's two projections give. */
+static int64_t compressor_values(int64_t ratio, int64_t width) {
     int64_t halves = ratio == RATIO_INDEXED ? 2 : 1;
-    return 2 * (size_t)(halves * width) * sizeof(float);
+    return 2 * halves * width;
 }
 
 void deepseek_v4_describe_attention_rows(const struct model *base, enum dtype activation, int layer,
                                          struct attention_rows *out) {
     const struct deepseek_v4_config *config = &deepseek_v4_of(base)->config;
-    int64_t ratio = config->ratios[layer];
+    int64_t ratio = layer < config->layer_count ? config->ratios[layer] : 0; /* drafts see a window only */
+    int64_t activations = config->q_rank + config->head_dim;
+    int64_t floats = 0; /* compressors project in fp32 */
     size_t element = dtype_bytes(activation);
-    *out = (struct attention_rows){.hidden_bytes = (size_t)config->hidden_size * element,
-                                   .projected_bytes = (size_t)(config->q_rank + config->head_dim) * element};
+    *out = (struct attention_rows){.hidden_bytes = (size_t)config->hidden_size * element};
     if (ratio != 0) {
-        out->projected_bytes += compressor_bytes(ratio, config->head_dim);
+        floats += compressor_values(ratio, config->head_dim);
     }
     if (ratio == RATIO_INDEXED) {
-        out->projected_bytes += compressor_bytes(ratio, config->index_head_dim);
+        floats += compressor_values(ratio, config->index_head_dim);
         out->chosen_bytes = (size_t)config->index_limit * sizeof(int32_t);
     }
+    out->projected_bytes = (size_t)activations * element + (size_t)floats * sizeof(float);
+    out->operations = (double)OPERATIONS_PER_PRODUCT * (double)(config->hidden_size * (activations + floats));
 }
