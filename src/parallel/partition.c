@@ -359,6 +359,17 @@ enum status partition_choose(const struct partition_input *input, int stage_coun
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }
 
+enum status partition_weighs_other(const struct partition_input *input, int stage_count, bool *weighs) {
+    struct search search = {.input = input, .stage_count = stage_count};
+    int *best = malloc(((size_t)stage_count + 1) * sizeof *best);
+    CHECK_MEMORY(best);
+    enum status status = search_best(&search, best);
+    *weighs = status == STATUS_OK && search.other_scale > 0.0;
+    free_search(&search);
+    free(best);
+    return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
+}
+
 static double dearest_stage(const struct search *search, const int *first_layers) {
     double dearest = 0.0;
     for (int s = 0; s < search->stage_count; s++) {

@@ -8,6 +8,7 @@
 #ifndef SLUICE_PARALLEL_PARTITION_H
 #define SLUICE_PARALLEL_PARTITION_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -70,6 +71,12 @@ enum status partition_choose(const struct partition_input *input, int stage_coun
  */
 enum status partition_loss(const struct partition_input *input, int stage_count, const int *first_layers,
                            double *loss);
+
+/*
+ * Whether the other kind of steps has a say in what partition_choose chooses: false if there is none, or it
+ * promises too little. Errors as there.
+ */
+enum status partition_weighs_other(const struct partition_input *input, int stage_count, bool *weighs);
 
 /*
  * The partition that a user wrote: "12,12,12,7", as many layers as the model has on as many stages (P-2).

@@ -187,6 +187,12 @@ static double largest_cost(const struct partition_input *input, int stages, cons
     return most;
 }
 
+static void expect_say(const struct partition_input *input, int stages, bool has_say) {
+    bool weighs = !has_say;
+    assert_int_equal(partition_weighs_other(input, stages, &weighs), STATUS_OK);
+    assert_int_equal(weighs, has_say);
+}
+
 /*
  * 12 layers against 14, with a head of 4.6 layers and a draft of 5.7: steps with a draft must bring 1.2 * 14
  * / 12 times the tokens to have a say. What a cut loses is told by the same rule.
@@ -204,10 +210,19 @@ static void steps_that_promise_little_have_no_say(void **state) {
     double loss;
     other.tokens = 1.39;
     expect_choice(&input, 4, "12,12,12,7");
+    expect_say(&input, 4, false);
     assert_int_equal(partition_loss(&input, 4, (const int[]){0, 13, 26, 40, 43}, &loss), STATUS_OK);
     assert_true(fabs(loss - 14.0 / 12.0) < 1e-9);
     other.tokens = 1.41;
     expect_choice(&input, 4, "13,13,13,4");
+    expect_say(&input, 4, true);
+    input.objective = PARTITION_BY_PAGES; /* pages know no steps */
+    input.layer_page_bytes = layers;
+    expect_say(&input, 4, false);
+    input.objective = PARTITION_BY_COST;
+    input.other = NULL;
+    expect_say(&input, 4, false);
+    input.other = &other;
     assert_int_equal(partition_loss(&input, 4, without, &loss), STATUS_OK);
     double with_draft = (7 * 0.23 + 1.06 + 1.3) / (14 * 0.23);
     assert_true(fabs(loss - with_draft / (13.0 / 12.0)) < 1e-9);
