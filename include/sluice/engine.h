@@ -275,7 +275,8 @@ enum sluice_status sluice_engine_open(const struct sluice_engine_options *option
 
 /*
  * Cancels what runs, ends the engine's thread and frees everything; requests must have been released. Nulls
- * the pointer; NULL inside is allowed.
+ * the pointer; NULL inside is allowed. With a job the other processes have freed their parts too, and written
+ * what they keep on disk, unless a rank was lost.
  */
 void sluice_engine_close(struct sluice_engine **engine);
 

@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "comm/comm_impl.h"
+#include "comm/comm_mpi_mover.h"
 
 enum {
     PARTS_MAX = 2,
@@ -38,15 +39,17 @@ struct mpi_message {
     int part_count; /* those that are not complete come last */
     int done_count;
     size_t arrived_bytes;
+    bool is_moved; /* counted by the mover */
 };
 
 struct mpi_end {
     struct comm comm;
     int first_tag;
     bool is_world;
-    bool has_lost_peer;     /* a wait failed: MPI_Finalize could wait for ever */
-    MPI_Datatype megabytes; /* of the world; groups have a copy */
-    int *world_ranks;       /* [size] */
+    bool has_lost_peer;      /* a wait failed: MPI_Finalize could wait for ever */
+    MPI_Datatype megabytes;  /* of the world; groups have a copy */
+    struct mpi_mover *mover; /* the same; NULL: none */
+    int *world_ranks;        /* [size] */
     char error_text[MPI_MAX_ERROR_STRING];
 };
 
@@ -79,6 +82,14 @@ static int start_part(struct mpi_end *end, struct mpi_message *own, size_t offse
 
 static void withdraw_mpi(struct comm *comm, struct comm_message *message);
 
+/* Tells the mover that a long message is under way, or that a counted one no more is. */
+static void count_message(const struct mpi_end *end, struct mpi_message *own, bool is_under_way) {
+    if (end->mover != NULL && own->is_moved != is_under_way) {
+        own->is_moved = is_under_way;
+        mpi_mover_count_message(end->mover, is_under_way ? 1 : -1);
+    }
+}
+
 static enum comm_outcome start_mpi(struct comm *comm, struct comm_message *message) {
     struct mpi_end *end = end_of(comm);
     struct mpi_message *own = (struct mpi_message *)message;
@@ -98,6 +109,9 @@ static enum comm_outcome start_mpi(struct comm *comm, struct comm_message *messa
     if (code != MPI_SUCCESS) {
         withdraw_mpi(comm, message);
         return keep_error(end, code);
+    }
+    if (bytes >= MPI_MOVER_BYTES_MIN) {
+        count_message(end, own, true);
     }
     return COMM_DONE;
 }
@@ -177,9 +191,8 @@ static void rest(double waited, double left) {
     nanosleep(&time, NULL);
 }
 
-static enum comm_outcome wait_mpi(struct comm *comm, struct comm_message *message, double until) {
-    struct mpi_end *end = end_of(comm);
-    struct mpi_message *own = (struct mpi_message *)message;
+static enum comm_outcome poll_until_done(struct mpi_end *end, struct mpi_message *own, double until) {
+    struct comm *comm = &end->comm;
     enum comm_outcome outcome;
     double started = clock_seconds();
     while (!test_message(end, own, &outcome)) {
@@ -188,15 +201,28 @@ static enum comm_outcome wait_mpi(struct comm *comm, struct comm_message *messag
             look_for_abort(end);
         }
         if (comm_is_aborted(comm) || now >= until) {
-            withdraw_mpi(comm, message);
             end->has_lost_peer = true;
             return comm_is_aborted(comm) ? COMM_ABORTED : COMM_EXPIRED;
         }
         rest(now - started, until - now);
     }
+    return outcome;
+}
+
+static enum comm_outcome wait_mpi(struct comm *comm, struct comm_message *message, double until) {
+    struct mpi_end *end = end_of(comm);
+    struct mpi_message *own = (struct mpi_message *)message;
+    if (end->mover != NULL) {
+        mpi_mover_count_wait(end->mover, 1);
+    }
+    enum comm_outcome outcome = poll_until_done(end, own, until);
+    if (end->mover != NULL) {
+        mpi_mover_count_wait(end->mover, -1);
+    }
     if (outcome != COMM_DONE) {
         withdraw_mpi(comm, message);
     }
+    count_message(end, own, false);
     return outcome;
 }
 
@@ -204,7 +230,7 @@ static enum comm_outcome wait_mpi(struct comm *comm, struct comm_message *messag
 static void withdraw_mpi(struct comm *comm, struct comm_message *message) {
     struct mpi_message *own = (struct mpi_message *)message;
     double until = clock_seconds() + withdraw_seconds;
-    (void)comm;
+    count_message(end_of(comm), own, false);
     for (; own->done_count < own->part_count; own->done_count++) {
         MPI_Request *request = &own->requests[own->done_count];
         int is_done = 0;
@@ -250,6 +276,9 @@ static void free_end(struct mpi_end *end) {
 
 static void destroy_mpi(struct comm *comm) {
     struct mpi_end *end = end_of(comm);
+    if (end->is_world) {
+        mpi_mover_stop(&end->mover);
+    }
     if (end->is_world && !end->has_lost_peer && !comm_is_aborted(comm)) {
         MPI_Type_free(&end->megabytes);
         MPI_Finalize();
@@ -357,6 +386,11 @@ enum status comm_mpi_start(double seconds, struct comm **world) {
     return STATUS_OK;
 }
 
+enum status comm_mpi_keep_moving(struct comm *world) {
+    struct mpi_end *end = end_of(world);
+    return end->mover != NULL ? STATUS_OK : mpi_mover_start(&end->mover);
+}
+
 enum status comm_mpi_group(struct comm *world, const int *ranks, int count, int id, struct comm **out) {
     *out = NULL;
     int own = -1;
@@ -377,6 +411,7 @@ enum status comm_mpi_group(struct comm *world, const int *ranks, int count, int 
     TRY(make_end(own, count, id, &end));
     memcpy(end->world_ranks, ranks, (size_t)count * sizeof *ranks);
     end->megabytes = end_of(world)->megabytes;
+    end->mover = end_of(world)->mover;
     *out = &end->comm;
     return STATUS_OK;
 }

@@ -5,7 +5,8 @@
  * of a core, where a wait inside MPI would take all of it. Ranks are to be started with MPI's own waits set
  * to yield: mpirun --oversubscribe --bind-to none --mca mpi_yield_when_idle 1.
  *
- * Messages move while a rank is in a wait or, where processes share memory, while its peer is.
+ * Messages move while a rank is in a wait or, where processes share memory, while its peer is; between hosts
+ * also while ranks compute, if comm_mpi_keep_moving is called.
  *
  * After PEER_LOST a send may still be read by its peer: its memory is to stay until the process ends.
  */
@@ -27,6 +28,12 @@ enum { COMM_MPI_GROUP_IDS = 4096 };
  * UNSUPPORTED if the program was built without MPI.
  */
 enum status comm_mpi_start(double seconds, struct comm **world);
+
+/*
+ * Long messages of the world and of groups that are made from now on move without a rank in a wait
+ * (comm_mpi_mover.h): for processes on several hosts. Not collective; before messages are started.
+ */
+enum status comm_mpi_keep_moving(struct comm *world);
 
 /*
  * The group of `count` ranks of the world, in this order; the own one is among them. Nothing is sent: the

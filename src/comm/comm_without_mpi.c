@@ -9,6 +9,12 @@ enum status comm_mpi_start(double seconds, struct comm **world) {
          "libopenmpi-dev and openmpi-bin and build it again, or run it with one rank");
 }
 
+enum status comm_mpi_keep_moving(struct comm *world) {
+    (void)world;
+    FAIL(STATUS_UNSUPPORTED,
+         "this program was built without MPI: there is no world whose messages could move");
+}
+
 enum status comm_mpi_group(struct comm *world, const int *ranks, int count, int id, struct comm **out) {
     (void)world;
     (void)ranks;

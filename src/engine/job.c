@@ -48,9 +48,6 @@ static enum status learn_hosts(struct sluice_job *job) {
 static enum status look_at_links(struct sluice_job *job) {
     const char *names[TEAM_RANKS_MAX];
     struct string_buffer slow = {0};
-    if (job_host_rank_count(job) == job->size) {
-        return STATUS_OK;
-    }
     for (int rank = 0; rank < job->size; rank++) {
         names[rank] = job->hosts[rank].name;
     }
@@ -86,7 +83,11 @@ static enum status join(struct sluice_job *job, const struct sluice_job_options 
     comm_set_idle_deadline(job->world, COMM_NO_DEADLINE_SECONDS);
     comm_set_name(job->world, "all processes of the job");
     TRY(learn_hosts(job));
-    return look_at_links(job);
+    if (job_host_rank_count(job) < job->size) {
+        TRY(comm_mpi_keep_moving(job->world));
+        TRY(look_at_links(job));
+    }
+    return STATUS_OK;
 }
 
 enum sluice_status sluice_job_join(const struct sluice_job_options *options, struct sluice_job **out) {

@@ -53,6 +53,8 @@ struct rank_team {
     struct rank_memory *memory;     /* [size] */
     struct rank_watchdog *watchdog; /* of threads */
     bool is_led;                    /* the others follow this process's leader */
+    bool has_started;               /* nothing failed when it was opened */
+    bool has_ended;                 /* what this process leads or follows has, in order */
 };
 
 _Static_assert((int)TEAM_RANKS_MAX <= (int)SLUICE_STAGES_MAX, "a stage has a rank");
@@ -160,6 +162,7 @@ static enum status place_member(struct rank_team *team, int index, const struct 
     ranks->step.expert_rank = place.expert;
     ranks->step.expert_rank_count = mesh_group_size(&team->mesh, MESH_GROUP_EXPERT);
     ranks->step.has_expert_parallelism = team->mesh.has_expert_parallelism;
+    ranks->step.numerics = (enum numerics)sizes->options.numerics;
     ranks->step.gathers_late = team->sharing.gathers_late;
     executor_ranks_share_rows(ranks, &sizes->options.parallel, sizes->model);
     ranks->stage = place.pipeline;
@@ -387,6 +390,7 @@ static enum status fill_team(struct rank_team *team, const struct sluice_engine_
     TRY(agree(team, create_runners(team)));
     TRY(start_followers(team));
     team->is_led = team->first_rank == 0;
+    team->has_started = true;
     return team->job == NULL ? start_watchdog(team, options->parallel.deadline_seconds) : STATUS_OK;
 }
 
@@ -471,6 +475,7 @@ enum status rank_team_follow(const struct sluice_engine_options *options, const 
     status = fill_team(team, options);
     if (status == STATUS_OK) {
         status = round_follow(team->members[0].runner);
+        team->has_ended = status == STATUS_OK;
     } else if (status != STATUS_PEER_LOST) {
         status = STATUS_OK; /* all agreed on it; the leader says so */
     }
@@ -487,7 +492,7 @@ static bool has_threads(const struct rank_team *team, int replica) {
     return has;
 }
 
-static void end_followers_of(const struct rank_team *team, int replica) {
+static bool end_followers_of(const struct rank_team *team, int replica) {
     const struct outside_leader *outside = outside_of(team, replica);
     const struct executor_ranks *ranks =
         outside != NULL ? &outside->ranks : &team->members[replica * team->replica_size].ranks;
@@ -495,11 +500,13 @@ static void end_followers_of(const struct rank_team *team, int replica) {
     if ((team->is_led || has_threads(team, replica)) && !has_ended) {
         executor_ranks_abort(ranks, "the engine is closing");
     }
+    return has_ended;
 }
 
 static void end_followers(struct rank_team *team) {
     for (int replica = 0; replica < team->mesh.data && team->first_rank == 0; replica++) {
-        end_followers_of(team, replica);
+        bool has_ended = end_followers_of(team, replica);
+        team->has_ended = has_ended && (replica == 0 || team->has_ended);
     }
     for (int i = 0; i < team->local_count; i++) {
         if (team->members[i].has_thread) {
@@ -552,6 +559,20 @@ static void close_core(struct rank_member *member) {
     executor_balance_deinit(&member->ranks);
 }
 
+/*
+ * Collective over the processes of a job. Whoever opens an engine after this one finds the files that all its
+ * ranks have left, and their memory free. A process that has not ended in order does not come: it says so.
+ */
+static void part_processes(struct rank_team *team) {
+    bool waits = team->everyone != NULL && team->has_started;
+    if (waits && !team->has_ended) {
+        comm_abort(team->everyone, "a rank of an engine has failed");
+    } else if (waits && comm_barrier(team->everyone) != STATUS_OK) {
+        log_write(LOG_INFO, "rank", "rank %d: %s", team->first_rank, error_last()->message);
+    }
+    comm_destroy(&team->everyone);
+}
+
 bool rank_team_is_hanging(const struct rank_team *team) {
     return team->watchdog != NULL && rank_watchdog_is_hanging(team->watchdog);
 }
@@ -576,10 +597,10 @@ void rank_team_close(struct rank_team **team_pointer) {
         outside_leader_leave(&team->outside[i]);
         outside_leader_close(&team->outside[i]);
     }
-    comm_destroy(&team->everyone);
     for (int i = team->local_count - 1; i >= 0 && team->members != NULL; i--) {
         close_core(&team->members[i]);
     }
+    part_processes(team);
     free(team->members);
     free(team->outside);
     free(team->memory);

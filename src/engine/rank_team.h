@@ -41,8 +41,9 @@ enum status rank_team_follow(const struct sluice_engine_options *options, const 
 bool rank_team_is_hanging(const struct rank_team *team);
 
 /*
- * For a leader's core: the last one ends the followers and closes all cores; the leaders' executors must
- * still be there. Nulls. If a rank hangs all that it works with stays until the process ends.
+ * For a leader's core: the last one ends the followers and closes all cores, and waits for those of other
+ * processes that have ended in order; the leaders' executors must still be there. Nulls. If a rank hangs all
+ * that it works with stays until the process ends.
  */
 void rank_team_close(struct rank_team **team);
 

@@ -6,6 +6,7 @@
 #include "ops/commit_rows.h"
 #include "ops/compress_entries.h"
 #include "ops/compressor_rows.h"
+#include "ops/decode_rows.h"
 #include "ops/embedding.h"
 #include "ops/encode_rows.h"
 #include "ops/grouped_linear.h"

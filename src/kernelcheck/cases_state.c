@@ -1,6 +1,7 @@
 /*
- * Rows on their way into the state. Shapes: width, plain = channels kept in bf16 (or rotary channels), window
- * = rows of the ring, ratio. is_variant: rows of the indexer instead of keys and values.
+ * Rows on their way into the state, and rows of a layout in general. Shapes: width, plain = channels kept in
+ * bf16 (or rotary channels), window = rows of the ring, ratio. is_variant: rows of the indexer instead of
+ * keys and values; neither: inputs of products.
  */
 #include "kernelcheck/case_entries.h"
 #include "kernelcheck/case_families.h"
@@ -12,8 +13,10 @@ static const struct tolerance exact = {TOLERANCE_EXACT, 0, 0, "copies, codes and
 
 static struct row_layout shape_layout(const struct kernel_case *kernel_case) {
     const struct case_shape *shape = kernel_case->shape;
-    return numerics_row_layout(kernel_case->numerics, shape->is_variant ? ROW_KIND_INDEX : ROW_KIND_KV,
-                               shape->width, shape->plain);
+    enum row_kind stored = shape->is_variant ? ROW_KIND_INDEX : ROW_KIND_KV;
+    return numerics_row_layout(kernel_case->numerics,
+                               shape->is_variant || shape->plain > 0 ? stored : ROW_KIND_INPUT, shape->width,
+                               shape->plain);
 }
 
 static enum status build_encode_rows(struct kernel_case *kernel_case) {
@@ -32,17 +35,56 @@ static enum status build_encode_rows(struct kernel_case *kernel_case) {
     return STATUS_OK;
 }
 
+static enum status build_decode_rows(struct kernel_case *kernel_case) {
+    const struct case_shape *shape = kernel_case->shape;
+    const struct case_plan *plan = &kernel_case->plan;
+    struct decode_rows_args *args = &kernel_case->args.decode_rows;
+    size_t operand;
+    args->layout = shape_layout(kernel_case);
+    struct state_rows rows = {.layout = args->layout, .row_bytes = row_layout_bytes(&args->layout)};
+    TRY(kernel_case_add_operand(kernel_case, (size_t)plan->row_count * rows.row_bytes, CASE_ALIGNED,
+                                &operand));
+    for (int64_t row = 0; row < plan->row_count; row++) {
+        int32_t position;
+        const struct case_segment *segment = case_plan_row(plan, row, &position);
+        TRY(case_put_row(kernel_case, &rows, operand, row, 1, segment->sequence, position));
+    }
+    args->rows = case_operand_device(kernel_case, operand);
+    return case_add_result(kernel_case, case_activation(kernel_case), 0, shape->width, &exact, &args->out);
+}
+
 static const struct case_shape encode_rows_shapes[] = {
-    {.width = 16, .plain = 16},  {.width = 80, .plain = 16},         {.width = 101, .plain = 5},
-    {.width = 512, .plain = 64}, {.width = 32, .is_variant = true},  {.width = 128, .is_variant = true},
-    {.width = 96, .plain = 2},   {.width = 160, .is_variant = true},
+    {.width = 16, .plain = 16},
+    {.width = 80, .plain = 16},
+    {.width = 101, .plain = 5},
+    {.width = 512, .plain = 64},
+    {.width = 32, .is_variant = true},
+    {.width = 128, .is_variant = true},
+    {.width = 96, .plain = 2},
+    {.width = 160, .is_variant = true},
+    {.width = 128},
+    {.width = 200},
+    {.width = 384},
 };
 
 static const struct case_shape encode_rows_bench_shapes[] = {
-    {.label = "kv", .width = 512, .plain = 64}, {.label = "index", .width = 128, .is_variant = true}};
+    {.label = "kv", .width = 512, .plain = 64},
+    {.label = "index", .width = 128, .is_variant = true},
+    {.label = "input", .width = 4096},
+};
 
 const struct case_family case_family_encode_rows = {
     .build = build_encode_rows,
+    .shapes = encode_rows_shapes,
+    .shape_count = COUNT(encode_rows_shapes),
+    .styles = CASE_STYLE_BIT(CASE_NORMAL) | CASE_STYLE_BIT(CASE_INTEGERS) | CASE_STYLE_BIT(CASE_EXTREME) |
+              CASE_STYLE_BIT(CASE_ZERO),
+    .bench_shapes = encode_rows_bench_shapes,
+    .bench_shape_count = COUNT(encode_rows_bench_shapes),
+};
+
+const struct case_family case_family_decode_rows = {
+    .build = build_decode_rows,
     .shapes = encode_rows_shapes,
     .shape_count = COUNT(encode_rows_shapes),
     .styles = CASE_STYLE_BIT(CASE_NORMAL) | CASE_STYLE_BIT(CASE_INTEGERS) | CASE_STYLE_BIT(CASE_EXTREME) |

@@ -1,5 +1,6 @@
 /*
- * Stores activations as state rows (spec deepseek-v4 4.6, ACT8 of the non-rotary channels in native rows).
+ * Stores activations as rows of a layout (spec deepseek-v4 4.6, ACT8 of the non-rotary channels in native
+ * rows of the state).
  *
  * x: (rows, layout.width), activation type. out: device memory, rows * row_layout_bytes. Tolerance: exact.
  */

@@ -1,6 +1,8 @@
 /* The policy table of the numerics modes. */
 #include "ops/numerics.h"
 
+#include "tensor/quantize.h"
+
 enum dtype numerics_activation_dtype(enum numerics numerics) {
     return numerics == NUMERICS_IDEAL ? DTYPE_F32 : DTYPE_BF16;
 }
@@ -11,6 +13,10 @@ struct row_layout numerics_row_layout(enum numerics numerics, enum row_kind kind
     if (numerics == NUMERICS_NATIVE && kind == ROW_KIND_KV) {
         layout.encoding = ROW_FP8;
         layout.plain_width = plain_width;
+        layout.block_width = ACT8_KV_BLOCK;
+    } else if (numerics == NUMERICS_NATIVE && kind == ROW_KIND_INPUT) {
+        layout.encoding = ROW_FP8;
+        layout.block_width = ACT8_LINEAR_BLOCK;
     } else if (numerics == NUMERICS_NATIVE && kind == ROW_KIND_INDEX) {
         layout.encoding = ROW_FP4;
     }

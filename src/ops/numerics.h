@@ -14,11 +14,12 @@ enum numerics {
     NUMERICS_COUNT
 };
 
-/* What a state row holds; the numerics mode decides its bytes. */
+/* What a stored row holds; the numerics mode decides its bytes. */
 enum row_kind {
     ROW_KIND_KV,    /* keys that are values too; trailing rotary channels stay unquantised */
     ROW_KIND_INDEX, /* keys of the indexer */
     ROW_KIND_FLOAT, /* f32 in every mode */
+    ROW_KIND_INPUT, /* what a product with a quantised weight reads of its input (ops/linear.h) */
 };
 
 enum dtype numerics_activation_dtype(enum numerics numerics);

@@ -14,6 +14,7 @@
     X(GROUPED_LINEAR, grouped_linear)               \
     X(ROPE, rope)                                   \
     X(ENCODE_ROWS, encode_rows)                     \
+    X(DECODE_ROWS, decode_rows)                     \
     X(COMMIT_ROWS, commit_rows)                     \
     X(COMPRESSOR_ROWS, compressor_rows)             \
     X(COMPRESS_ENTRIES, compress_entries)           \

@@ -12,6 +12,7 @@
 #include "parallel/collectives.h"
 #include "parallel/collectives_internal.h"
 #include "parallel/expert_balance.h"
+#include "parallel/expert_inputs.h"
 
 /* Whole experts on several ranks, and who has which. */
 struct exchange {
@@ -335,6 +336,7 @@ static enum status exchange_rows(const struct step *step, const struct moe_exper
     struct moe_experts_args here = *args;
     struct exchange exchange;
     const struct gather_group group = {.comm = step->ranks->experts, .count = step->ranks->expert_rank_count};
+    TRY(expert_inputs_pack(step, args->bank, args->x, &here.x));
     TRY(gather_inputs(step, group, step->expert_shares, step->ranks->exchange == EXPERT_EXCHANGE_GATHER,
                       &here));
     TRY(begin_exchange(step, args, &here.experts, layer, &exchange));
@@ -342,6 +344,7 @@ static enum status exchange_rows(const struct step *step, const struct moe_exper
     if (exchange.computes_picked_only) {
         TRY(dispatch_rows(&exchange, &here));
     }
+    TRY(expert_inputs_unpack(step, args->bank, args->x.shape[1], here.x, &here.x));
     here.out.shape[0] = here.x.shape[0];
     TRY(device_arena_alloc(step->queue->arena, tensor_bytes(&here.out), &here.out.data));
     TRY(op_moe_experts(step->queue, &here));
@@ -379,7 +382,9 @@ static enum status sum_results(const struct step *step, const struct moe_experts
     struct moe_experts_args partial = *args;
     struct tensor sum;
     if (step->shares != NULL) {
+        TRY(expert_inputs_pack(step, args->bank, args->x, &partial.x));
         TRY(gather_inputs(step, parallel_stage_group(step), step->shares, true, &partial));
+        TRY(expert_inputs_unpack(step, args->bank, args->x.shape[1], partial.x, &partial.x));
     }
     STEP_TENSOR(step, DTYPE_F32, &partial.out, step->batch->row_count, args->out.shape[1],
                 args->out.shape[2]);

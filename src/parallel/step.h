@@ -8,6 +8,7 @@
 
 #include "comm/comm.h"
 #include "ops/batch_view.h"
+#include "ops/numerics.h"
 #include "ops/op_queue.h"
 #include "ops/state_rows.h"
 
@@ -39,6 +40,7 @@ struct step_ranks {
     int expert_rank_count;
     bool has_expert_parallelism; /* whole experts on these ranks, else every expert cut between them */
     enum expert_exchange exchange;
+    enum numerics numerics;   /* what of a row travels to its experts (spec parallelism E-5) */
     const bool *gathers_late; /* [layers, then the draft layer]: whose first projections of attention run on
                                  the own rows (spec parallelism 3.6); NULL: none */
     int32_t *pair_experts;    /* host scratch [rows of a step, of all replicas * picks] */

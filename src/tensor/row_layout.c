@@ -8,7 +8,7 @@
 #include "tensor/quantize.h"
 
 int64_t row_layout_scale_count(const struct row_layout *layout) {
-    return (layout->width - layout->plain_width + ACT8_KV_BLOCK - 1) / ACT8_KV_BLOCK;
+    return (layout->width - layout->plain_width + layout->block_width - 1) / layout->block_width;
 }
 
 size_t row_layout_plain_offset(const struct row_layout *layout) {
@@ -33,8 +33,8 @@ static void encode_fp8(const struct row_layout *layout, const float *values, uns
     size_t plain = row_layout_plain_offset(layout);
     memset(row + coded, 0, plain - (size_t)coded);
     for (int64_t block = 0; block < row_layout_scale_count(layout); block++) {
-        int64_t first = block * ACT8_KV_BLOCK;
-        int64_t length = coded - first < ACT8_KV_BLOCK ? coded - first : ACT8_KV_BLOCK;
+        int64_t first = block * layout->block_width;
+        int64_t length = coded - first < layout->block_width ? coded - first : layout->block_width;
         row[coded + block] = (unsigned char)(act8_encode_block(values + first, length, row + first) + 127);
     }
     elements_encode(DTYPE_BF16, values + coded, layout->plain_width, row + plain);
@@ -43,7 +43,7 @@ static void encode_fp8(const struct row_layout *layout, const float *values, uns
 static void decode_fp8(const struct row_layout *layout, const unsigned char *row, float *values) {
     int64_t coded = layout->width - layout->plain_width;
     for (int64_t i = 0; i < coded; i++) {
-        values[i] = e4m3_decode(row[i]) * e8m0_decode(row[coded + i / ACT8_KV_BLOCK]);
+        values[i] = e4m3_decode(row[i]) * e8m0_decode(row[coded + i / layout->block_width]);
     }
     elements_decode(DTYPE_BF16, row + row_layout_plain_offset(layout), layout->plain_width, values + coded);
 }

@@ -1,9 +1,9 @@
 /*
- * How one remembered row of a sequence's state is stored (spec deepseek-v4 5.1).
+ * How a row is stored, of a sequence's state (spec deepseek-v4 5.1) or on its way to another rank.
  *
- * FP8 rows hold e4m3 codes of the leading channels with one E8M0 scale per 64, padded to 8 bytes, then the
- * trailing (rotary) channels in bf16; FP4 rows hold e2m1 codes, then one E8M0 scale per 32 channels. Both
- * keep exactly what ACT8 and ACT4 leave of a value: encoding a decoded row changes no value.
+ * FP8 rows hold e4m3 codes of the leading channels with one E8M0 scale per block of them, padded to 8 bytes,
+ * then the trailing (rotary) channels in bf16; FP4 rows hold e2m1 codes, then one E8M0 scale per 32 channels.
+ * Both keep exactly what ACT8 and ACT4 leave of a value: encoding a decoded row changes no value.
  */
 #ifndef SLUICE_TENSOR_ROW_LAYOUT_H
 #define SLUICE_TENSOR_ROW_LAYOUT_H
@@ -17,6 +17,7 @@ struct row_layout {
     enum row_encoding encoding;
     int64_t width;       /* channels */
     int64_t plain_width; /* ROW_FP8: trailing channels kept in bf16; else 0 */
+    int64_t block_width; /* ROW_FP8: channels that share a scale; else 0 */
 };
 
 /* Bytes of one row. */

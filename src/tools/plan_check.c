@@ -6,6 +6,7 @@
 #include "parallel/layout_check.h"
 #include "parallel/shard.h"
 #include "tensor/leaves.h"
+#include "tools/plan_memory.h"
 #include "tools/plan_sharing.h"
 #include "weights/tensor_part.h"
 
@@ -81,6 +82,23 @@ static int idle_shared_ranks(const struct plan *plan) {
     return idle;
 }
 
+/* Each rank of a tensor group has all key-value state: replicas may hold more of it than they lack (G-5). */
+static void append_replica_advice(const struct plan *plan, struct string_buffer *out) {
+    const struct mesh_shape *mesh = &plan->request.mesh;
+    int64_t tokens = plan->token_capacity * mesh->data;
+    int64_t as_replicas = 0;
+    bool is_possible = mesh->tensor > 1 && mesh->data * mesh->tensor <= plan->model->model->expert_count;
+    if (is_possible && plan_tokens_as_replicas(plan, &as_replicas) != STATUS_OK) {
+        out->is_failed = true;
+    } else if (as_replicas > tokens) {
+        string_buffer_append_format(
+            out,
+            "all %d tensor parallel ranks hold the same key-value state: -dp %d -tp 1 --ep would hold %lld "
+            "tokens in all instead of %lld\n",
+            mesh->tensor, mesh->data * mesh->tensor, (long long)as_replicas, (long long)tokens);
+    }
+}
+
 void plan_append_warnings(const struct plan *plan, struct string_buffer *out) {
     const struct plan_request *request = &plan->request;
     const struct mesh_shape *mesh = &request->mesh;
@@ -99,13 +117,7 @@ void plan_append_warnings(const struct plan *plan, struct string_buffer *out) {
         string_buffer_append_format(out, "%d of %d tensor parallel ranks have no part of the shared expert\n",
                                     idle, mesh->tensor);
     }
-    if (mesh->tensor > 1 && plan->token_capacity > 0) {
-        string_buffer_append_format(
-            out,
-            "all %d tensor parallel ranks hold the same key-value state: -dp %d -tp 1 --ep "
-            "would hold %d times as many tokens, if the weights fit\n",
-            mesh->tensor, mesh->data * mesh->tensor, mesh->tensor);
-    }
+    append_replica_advice(plan, out);
     for (int s = 1; s < mesh->pipeline; s++) {
         if (plan->first_layers[s] < plan->model->hash_layer_count) {
             string_buffer_append_format(out,

@@ -196,6 +196,38 @@ enum status plan_layer_bytes(const struct plan *plan, const struct plan_block *b
     return STATUS_OK;
 }
 
+/* Pages that fit on the stage with least room, whose activations take what they take in `plan`. */
+static enum status count_pages(const struct plan *plan, const struct plan_block *blocks, int64_t *pages) {
+    *pages = INT64_MAX;
+    for (int s = 0; s < plan->request.mesh.pipeline; s++) {
+        const struct plan_stage *as_is = &plan->stages[s];
+        const struct plan_step_bytes step = {
+            .embedding = as_is->step_bytes, .layers = as_is->step_bytes, .head = as_is->step_bytes};
+        struct plan_stage stage = {.first_layer = as_is->first_layer, .end_layer = as_is->end_layer};
+        TRY(plan_stage_fill_memory(plan, blocks, &step, s, &stage));
+        *pages = stage.page_count < *pages ? stage.page_count : *pages;
+    }
+    return STATUS_OK;
+}
+
+enum status plan_tokens_as_replicas(const struct plan *plan, int64_t *tokens) {
+    struct plan other = *plan; /* borrows the stages */
+    struct mesh_shape *mesh = &other.request.mesh;
+    struct plan_block *blocks = calloc((size_t)plan->model->block_count, sizeof *blocks);
+    CHECK_MEMORY(blocks);
+    int64_t pages = 0;
+    mesh->data *= mesh->tensor;
+    mesh->has_expert_parallelism = true;
+    other.request.sequence_limit = (other.request.sequence_limit + mesh->tensor - 1) / mesh->tensor;
+    mesh->tensor = 1;
+    enum status status = plan_blocks_make(plan->model, &other.request, blocks);
+    status = status == STATUS_OK ? count_pages(&other, blocks, &pages) : status;
+    bool fits = pages >= plan_pages_of(&other.request, other.request.context_tokens);
+    *tokens = fits ? pages * other.request.page_tokens * mesh->data : 0;
+    free(blocks);
+    return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
+}
+
 static void append_part(struct string_buffer *text, const char *name, uint64_t bytes) {
     if (bytes > 0) {
         string_buffer_append_format(text, "%s%s %.2f", text->length == 0 ? "" : ", ", name,

@@ -26,6 +26,14 @@ enum status plan_layer_bytes(const struct plan *plan, const struct plan_block *b
 /* Beginnings that the prefix cache keeps, as the engine chooses. */
 int32_t plan_snapshot_count(const struct plan_request *request);
 
+/*
+ * Tokens that all replicas would hold together if each rank of a tensor group were a replica of its own,
+ * which has its part of the sequences and shares the experts: key-value state is then there once, and what
+ * tensor parallelism cuts of weights is there T times (G-5). The step's memory is taken to stay as it is. 0:
+ * not a single sequence would fit. Fails only without memory.
+ */
+enum status plan_tokens_as_replicas(const struct plan *plan, int64_t *tokens);
+
 /* CFG-15: OUT_OF_MEMORY with the ledger of the stage that lacks most, if the plan does not fit. */
 enum status plan_check_memory(const struct plan *plan);
 

@@ -261,6 +261,7 @@ enum status plan_step_measure(const struct plan_model *model, const struct plan_
                                                      : request->mesh.tensor,
                             .has_expert_parallelism = request->mesh.has_expert_parallelism,
                             .exchange = plan_expert_exchange(model->model, request),
+                            .numerics = request->numerics,
                             .balance = plan_moves_experts(request) ? &balance : NULL};
     TRY_GOTO(choose_gathers(&run, &gathers_late));
     run.ranks.gathers_late = gathers_late;

@@ -2,6 +2,7 @@
 #include "tools/plan_traffic.h"
 
 #include "engine/boundary_header.h"
+#include "parallel/expert_inputs.h"
 #include "parallel/sharing_choice.h"
 #include "tools/plan_sharing.h"
 
@@ -42,7 +43,7 @@ static void add_inner_sums(const struct plan_traffic_input *input, const struct 
                            struct plan_traffic *out) {
     out->combine_bytes = group->sum * (input->is_strict ? input->expert_picks : 1.0);
     if (input->shares_rows) {
-        out->dispatch_bytes = group->gathered;
+        out->dispatch_bytes = group->row * input->hidden_size * input->dispatch_bytes;
         out->route_bytes = group->row * input->expert_picks * pick_bytes;
     }
 }
@@ -118,7 +119,8 @@ struct plan_traffic_input plan_traffic_input_of(const struct plan *plan, double 
         .expert_picks = (double)model->expert_picks,
         .activation_bytes = element,
         .partial_bytes = sizeof(float),
-        .dispatch_bytes = element,
+        .dispatch_bytes =
+            (double)expert_input_bytes(request->numerics, model->hidden_size) / (double)model->hidden_size,
         .combine_bytes = element,
     };
     model->family->describe_boundary(model, activation, 1, &boundary);

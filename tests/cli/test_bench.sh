@@ -72,6 +72,7 @@ holds "ratios" '[.rows[] | .over_off > 0 and .over_best_fixed > 0 and (.drafts !
     and ((.is_best_fixed | not) or .over_best_fixed == 1)] | all'
 holds "one best" '[.rows | group_by(.concurrency)[] | map(select(.is_best_fixed)) | length == 1
     and .[0].drafts != "adaptive"] | all'
+# M-32: planning and waiting are what a round takes whatever it computes.
 holds "times of requests" '[.rows[] | .first_token_seconds > 0 and .token_seconds > 0
     and .planning_fraction > 0 and .planning_fraction < 1 and .bubble_fraction >= 0 and .bubble_fraction < 0.5] | all'
 holds "tokens" '[.rows[] | .output_tokens == 2 * (if .concurrency == 1 then 3+7+4+8 else 3+7+4+8+6+3 end)] | all'

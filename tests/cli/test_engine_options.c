@@ -13,7 +13,7 @@
 
 enum { WORDS_MAX = 8 };
 
-static void parse(const char *const *argv, struct cli_options *out) {
+static enum status read_words(const char *const *argv, struct cli_options *out) {
     const struct option_command description = {CLI_SERVE, "serve", "", "", NULL};
     char *words[WORDS_MAX];
     int argc = 0;
@@ -23,15 +23,18 @@ static void parse(const char *const *argv, struct cli_options *out) {
         words[argc] = (char *)(uintptr_t)argv[argc];
     }
     *out = (struct cli_options){0};
-    assert_int_equal(
-        options_parse(cli_option_table(), &description, NULL, argc, words, out, &word_count, &wants_help),
-        STATUS_OK);
+    TRY(options_parse(cli_option_table(), &description, NULL, argc, words, out, &word_count, &wants_help));
     out->model = "model";
+    return STATUS_OK;
+}
+
+static void parse(const char *const *argv, struct cli_options *out) {
+    assert_int_equal(read_words(argv, out), STATUS_OK);
 }
 
 static enum status read_engine(const char *const *argv, struct cli_engine_options *out) {
     struct cli_options options;
-    parse(argv, &options);
+    TRY(read_words(argv, &options));
     return cli_engine_options_read(&options, 0, out);
 }
 
@@ -125,11 +128,37 @@ static void test_speculation(void **state) {
     }
 }
 
+/* M-17: drafts are accepted in ways that lose nothing, or not at all: what else there is elsewhere is
+ * refused. */
+static void test_other_acceptance_is_refused(void **state) {
+    (void)state;
+    static const char *const wrong[][3] = {
+        {"--mtp-sampling", "typical", "coupled"},
+        {"--mtp-sampling", "typical", "rejection"},
+        {"--speculative-config",
+         "{\"method\":\"mtp\",\"num_speculative_tokens\":2,\"acceptance_method\":\"typical_acceptance_"
+         "sampler\"}",
+         "the key \"acceptance_method\" is unknown"},
+        {"--speculative-config",
+         "{\"method\":\"mtp\",\"num_speculative_tokens\":2,\"posterior_threshold\":0.09}",
+         "the key \"posterior_threshold\" is unknown"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        struct cli_engine_options out;
+        const char *const argv[] = {wrong[i][0], wrong[i][1], NULL};
+        assert_int_equal(read_engine(argv, &out), STATUS_USAGE);
+        if (strstr(error_last()->message, wrong[i][2]) == NULL) {
+            fail_msg("\"%s\" is not in: %s", wrong[i][2], error_last()->message);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_engine_words),
         cmocka_unit_test(test_front_words),
         cmocka_unit_test(test_speculation),
+        cmocka_unit_test(test_other_acceptance_is_refused),
     };
     log_set_level(LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,7 +15,7 @@
 
 enum { RANKS_MAX = 16 };
 
-enum group_id { GROUP_REVERSED = 1, GROUP_HALVES, GROUP_OF_ONE, GROUP_LOST, GROUP_ABORTED };
+enum group_id { GROUP_REVERSED = 1, GROUP_HALVES, GROUP_OF_ONE, GROUP_LOST, GROUP_ABORTED, GROUP_MOVING };
 
 static const double deadline_seconds = 0.3;
 static const double margin_seconds = 5; /* the machine may be busy; without a deadline the wait never ends */
@@ -145,6 +145,47 @@ static int check_idle(struct comm *comm, double seconds) {
     return failure_count;
 }
 
+/* Whether the byte becomes `value` without a call of this rank; false after some seconds. */
+static bool changes_by_itself(const volatile unsigned char *byte, unsigned char value) {
+    double until = clock_seconds() + margin_seconds;
+    while (*byte != value && clock_seconds() < until) {
+        sleep_seconds(1e-3);
+    }
+    return *byte == value;
+}
+
+/*
+ * A message for which its receiver only waits when it has come; and a thread that has one to look after takes
+ * no time from ranks that wait.
+ */
+static int check_moving(struct comm *comm, double seconds) {
+    enum { BYTES = 4 << 20, MARK = 0x5a };
+    struct comm *group;
+    struct comm_request request = {0};
+    int failure_count = 0;
+    int last = comm_size(comm) - 1;
+    unsigned char *memory = calloc(1, BYTES);
+    EXPECT(comm_mpi_keep_moving(comm) == STATUS_OK);
+    EXPECT(comm_mpi_keep_moving(comm) == STATUS_OK);
+    failure_count += make_whole_group(comm, GROUP_MOVING, &group);
+    if (comm_rank(comm) == last) {
+        EXPECT(comm_start_receive(group, NULL, 0, memory, BYTES, &request) == STATUS_OK);
+    }
+    EXPECT(comm_barrier(comm) == STATUS_OK);
+    failure_count += check_idle(comm, seconds);
+    if (comm_rank(comm) == 0) {
+        memory[BYTES - 1] = MARK;
+        EXPECT(comm_start_send(group, NULL, last, memory, BYTES, &request) == STATUS_OK);
+    } else if (comm_rank(comm) == last) {
+        EXPECT(changes_by_itself(&memory[BYTES - 1], MARK));
+    }
+    EXPECT(comm_wait(group, &request) == STATUS_OK);
+    EXPECT(comm_barrier(comm) == STATUS_OK);
+    comm_destroy(&group);
+    free(memory);
+    return failure_count;
+}
+
 int main(int argument_count, char **arguments) {
     double idle_seconds = argument_count > 1 ? atof(arguments[1]) : 1;
     struct comm *comm;
@@ -155,7 +196,7 @@ int main(int argument_count, char **arguments) {
     comm_set_deadline(comm, 60);
     int failure_count = all_cases(comm, 300) + case_long_message(comm) + case_idle_root(comm) +
                         check_groups(comm) + check_bad_groups(comm) + check_missing_rank(comm) +
-                        check_abort(comm) + check_idle(comm, idle_seconds);
+                        check_abort(comm) + check_idle(comm, idle_seconds) + check_moving(comm, idle_seconds);
     comm_destroy(&comm);
     return failure_count == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -155,18 +155,35 @@ static void check_gauges(const struct world *world) {
                      world->submitted);
 }
 
+/*
+ * P-33: a part of a prompt gives a token if it is the last one, and only then. Adds up the rows of prompts
+ * that the draft layer works on, which are the last ones before the drafts.
+ */
+static void check_segment(struct world *world, const struct step_segment *step,
+                          const struct round_segment *segment, const struct sequence *sequence) {
+    int32_t end = step->first_position + step->row_count - segment->draft_count;
+    int32_t first_draft_row = end - segment->catch_up_rows;
+    int32_t prompt_end = end < sequence->prompt_count ? end : sequence->prompt_count;
+    assert_int_equal(segment->is_sampled, end == sequence->token_count);
+    world->prompt_draft_rows += prompt_end > first_draft_row ? prompt_end - first_draft_row : 0;
+}
+
 /* P-26: who gets tokens in a tick waits for none, and belongs to its group; of a group one tick samples. */
 static void check_plan(struct world *world, const struct round_plan *plan) {
     int32_t chunks = 0;
+    int32_t logit_rows = 0;
     bool leaves_out = false;
     for (int32_t i = 0; i < plan->step.segment_count; i++) {
         const struct sequence *sequence = plan->sequences[i];
+        check_segment(world, &plan->step.segments[i], &plan->segments[i], sequence);
+        logit_rows += plan->segments[i].is_sampled ? 1 + plan->segments[i].draft_count : 0;
         if (plan->segments[i].is_sampled) {
             assert_int_equal(sequence->group, plan->group);
             leaves_out |= plan->segments[i].catch_up_rows == 0;
         }
         chunks = sequence->ticks > chunks ? sequence->ticks : chunks;
     }
+    assert_int_equal(plan->step.logit_row_count, logit_rows);
     world->partial_ticks += plan->regime != DRAFT_REGIME_COLD && leaves_out;
     for (int32_t i = 0; i < world->under_way; i++) {
         const struct world_tick *tick = &world->ticks[(world->oldest + i) % TICKS_MAX];

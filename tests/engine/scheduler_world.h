@@ -52,8 +52,9 @@ struct world {
     int32_t oldest;
     int32_t under_way;
     int32_t most_under_way;
-    int32_t partial_ticks;   /* in which the draft layer worked for some of the sequences that got tokens */
-    int32_t chunks_in_a_row; /* most ticks with rows of one prompt that were under way at once */
+    int32_t partial_ticks;     /* in which the draft layer worked for some of the sequences that got tokens */
+    int32_t prompt_draft_rows; /* rows of prompts that the draft layer worked on */
+    int32_t chunks_in_a_row;   /* most ticks with rows of one prompt that were under way at once */
 };
 
 /* The next random number below `limit`. */

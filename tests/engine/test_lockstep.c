@@ -63,6 +63,7 @@ static void expect(const struct lockstep_wish *wishes, struct lockstep_tick expe
     }
 }
 
+/* E-18, M-39: rows add up, and all have as many draft passes as the one that wants most. */
 static void all_agree(void **state) {
     (void)state;
     expect((struct lockstep_wish[]){{.rows = 5, .draft_passes = 1},

@@ -93,6 +93,30 @@ static void test_some_sequences_try_drafts(void **state) {
     }
 }
 
+/*
+ * M-13: the draft layer attends to a window only, so of a prompt it catches up on the last W + K_max rows,
+ * also on those of earlier parts where the last one is shorter, and on all of a prompt that is no longer.
+ * That the rows are the right ones is noticed when drafts read them.
+ */
+static void test_drafts_need_the_end_of_a_prompt(void **state) {
+    (void)state;
+    enum { DRAFTS = 2, WINDOW = PAPER_WINDOW + DRAFTS };
+    for (int32_t rows = DRAFTS + 1; rows <= 2 * WINDOW + 1; rows++) {
+        for (int32_t count = 1; count <= 3 * WINDOW; count++) {
+            struct world_setting setting = {
+                .seed = 3, .slots = 1, .rows = rows, .pages = 40, .drafts = DRAFTS, .requests = 1};
+            struct world *world = world_create(&setting);
+            int32_t prompt[3 * WINDOW] = {7};
+            world_submit(world, prompt, count, 6, 0);
+            while (world_step(world)) {
+            }
+            assert_int_equal(world->prompt_draft_rows, count < WINDOW ? count : WINDOW);
+            world_check_texts(world);
+            world_destroy(world);
+        }
+    }
+}
+
 /* So few pages that running requests push each other out. */
 static void test_preempted_requests_resume(void **state) {
     (void)state;
@@ -311,6 +335,7 @@ int main(void) {
         cmocka_unit_test(test_any_schedule_gives_the_same_texts),
         cmocka_unit_test(test_ticks_under_way_give_the_same_texts),
         cmocka_unit_test(test_some_sequences_try_drafts),
+        cmocka_unit_test(test_drafts_need_the_end_of_a_prompt),
         cmocka_unit_test(test_preempted_requests_resume),
         cmocka_unit_test(test_requests_fill_all_pages),
         cmocka_unit_test(test_prompts_do_not_delay_answers),

@@ -332,7 +332,7 @@ static void test_what_is_refused(void **state) {
     options.stop_tokens = &(int32_t){4096};
     options.stop_token_count = 1;
     expect_refused(engine, &options, SLUICE_OUT_OF_RANGE, "stop token 4096");
-    tokens[0] = 4096;
+    tokens[0] = 4096; /* G-18 */
     expect_refused(engine, &good, SLUICE_OUT_OF_RANGE, "index 0");
     sluice_engine_close(&engine);
 }

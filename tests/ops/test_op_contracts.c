@@ -16,6 +16,7 @@
 #include "ops/commit_rows.h"
 #include "ops/compress_entries.h"
 #include "ops/compressor_rows.h"
+#include "ops/decode_rows.h"
 #include "ops/embedding.h"
 #include "ops/encode_rows.h"
 #include "ops/grouped_linear.h"
@@ -175,11 +176,16 @@ static void rope_contract(void **state) {
 }
 
 static void rows_contracts(void **state) {
-    struct encode_rows_args encode = {
-        .x = TENSOR(F32, 2, 64), .layout = {.encoding = ROW_FP8, .width = 64}, .out = FAKE};
+    struct encode_rows_args encode = {.x = TENSOR(F32, 2, 64),
+                                      .layout = {.encoding = ROW_FP8, .width = 64, .block_width = 64},
+                                      .out = FAKE};
     ACCEPTS(encode_rows, encode);
     REFUSES(encode_rows, encode, args.x = TENSOR(F32, 2, 65), "encode_rows: x");
     REFUSES(encode_rows, encode, args.x = TENSOR(I8, 2, 64), "encode_rows: x");
+    struct decode_rows_args decode = {.out = TENSOR(BF16, 2, 64), .layout = encode.layout, .rows = FAKE};
+    ACCEPTS(decode_rows, decode);
+    REFUSES(decode_rows, decode, args.out = TENSOR(BF16, 2, 63), "decode_rows: out");
+    REFUSES(decode_rows, decode, args.out = TENSOR(I8, 2, 64), "decode_rows: out");
     struct batch_view batch = {.row_count = 2};
     struct commit_rows_args commit = {.chunk = {.rows = FAKE, .ring = {.rows_per_slot = 4}}, .batch = &batch};
     ACCEPTS(commit_rows, commit);
@@ -260,7 +266,7 @@ static void sparse_attention_contract(void **state) {
     struct weight sink = PLAIN("attn.attn_sink", 1, 3);
     struct weight other = PLAIN("attn.attn_sink", 1, 4);
     struct batch_view batch = {.row_count = 2};
-    const struct row_layout layout = {.encoding = ROW_FP8, .width = 64, .plain_width = 16};
+    const struct row_layout layout = {.encoding = ROW_FP8, .width = 64, .plain_width = 16, .block_width = 64};
     struct sparse_attention_args base = {
         .out = TENSOR(F32, 2, 3, 64),
         .queries = TENSOR(F32, 2, 3, 64),

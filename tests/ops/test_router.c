@@ -163,7 +163,7 @@ static void expect_table_route(const struct routing *base, int32_t token_id, int
 
 /*
  * Field report B12: ids above 256 come out whole. The weights are those of the logits, scaled in hash layers
- * too; a bias plays no part; a token id outside the table is clamped.
+ * too; a bias plays no part; a token id outside the table is clamped (G-18).
  */
 static void table_routes_by_token_id(void **state) {
     struct op_fixture *fixture = *state;

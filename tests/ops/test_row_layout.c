@@ -19,12 +19,14 @@
 
 static void row_sizes(void **state) {
     (void)state;
-    assert_int_equal(row_layout_bytes(&(struct row_layout){ROW_FP8, 512, 64}), 584);
-    assert_int_equal(row_layout_bytes(&(struct row_layout){ROW_FP4, 128, 0}), 68);
-    assert_int_equal(row_layout_bytes(&(struct row_layout){ROW_F32, 512, 0}), 2048);
+    assert_int_equal(row_layout_bytes(&(struct row_layout){ROW_FP8, 512, 64, 64}), 584);
+    assert_int_equal(row_layout_bytes(&(struct row_layout){ROW_FP4, 128, 0, 0}), 68);
+    assert_int_equal(row_layout_bytes(&(struct row_layout){ROW_F32, 512, 0, 0}), 2048);
     /* 48 codes and 1 scale make 56 with padding, then 16 bf16. */
-    assert_int_equal(row_layout_bytes(&(struct row_layout){ROW_FP8, 64, 16}), 88);
-    assert_int_equal(row_layout_bytes(&(struct row_layout){ROW_FP4, 32, 0}), 17);
+    assert_int_equal(row_layout_bytes(&(struct row_layout){ROW_FP8, 64, 16, 64}), 88);
+    assert_int_equal(row_layout_bytes(&(struct row_layout){ROW_FP4, 32, 0, 0}), 17);
+    /* Parallelism E-5: an input of V4-Flash's experts, a byte a channel and one for 128 of them. */
+    assert_int_equal(row_layout_bytes(&(struct row_layout){ROW_FP8, 4096, 0, 128}), 4128);
 }
 
 /* The value of a code: e4m3 by spec 2.2, e2m1 by 2.4. */
@@ -114,8 +116,8 @@ static void rounding_finds_the_nearest_value(void **state) {
 static void rows_hold_the_rounded_values(void **state) {
     struct op_fixture *fixture = *state;
     enum { WIDTH = 128, PLAIN = 16, CODED = WIDTH - PLAIN };
-    const struct row_layout fp8 = {ROW_FP8, WIDTH, PLAIN};
-    const struct row_layout fp4 = {ROW_FP4, WIDTH, 0};
+    const struct row_layout fp8 = {ROW_FP8, WIDTH, PLAIN, 64};
+    const struct row_layout fp4 = {ROW_FP4, WIDTH, 0, 0};
     for (int round = 0; round < ROUNDS; round++) {
         float values[WIDTH];
         float expected[WIDTH];
@@ -144,10 +146,35 @@ static void rows_hold_the_rounded_values(void **state) {
     }
 }
 
+/* Inputs of products: what ACT8 in blocks of 128 leaves, which the next rounding leaves as it is. */
+static void inputs_hold_the_rounded_values(void **state) {
+    struct op_fixture *fixture = *state;
+    enum { WIDTH = 200 };
+    struct row_layout layout = numerics_row_layout(NUMERICS_NATIVE, ROW_KIND_INPUT, WIDTH, 0);
+    for (int round = 0; round < ROUNDS; round++) {
+        float values[WIDTH];
+        float expected[WIDTH];
+        float actual[WIDTH];
+        unsigned char row[WIDTH + 8];
+        assert_true(row_layout_bytes(&layout) <= sizeof row);
+        fill(fixture, values, WIDTH, round);
+        plain_round(true, values, 128, expected);
+        plain_round(true, values + 128, WIDTH - 128, expected + 128);
+        row_encode(&layout, values, row);
+        row_decode(&layout, row, actual);
+        assert_memory_equal(actual, expected, sizeof expected);
+        act8_round(actual, WIDTH, 128);
+        assert_memory_equal(actual, expected, sizeof expected);
+        for (int i = 0; i < WIDTH; i++) {
+            assert_true(bf16_round(actual[i]) == actual[i]);
+        }
+    }
+}
+
 /* Codes first, then one scale byte per block, zero padding to 8, then bf16. */
 static void fp8_bytes_lie_where_the_spec_says(void **state) {
     (void)state;
-    const struct row_layout layout = {ROW_FP8, 72, 4};
+    const struct row_layout layout = {ROW_FP8, 72, 4, 64};
     float values[72] = {0};
     unsigned char row[88];
     values[0] = 448.0f;
@@ -172,7 +199,7 @@ static void fp8_bytes_lie_where_the_spec_says(void **state) {
 /* Two codes a byte, low nibble first, then one scale byte per 32. */
 static void fp4_bytes_lie_where_the_spec_says(void **state) {
     (void)state;
-    const struct row_layout layout = {ROW_FP4, 64, 0};
+    const struct row_layout layout = {ROW_FP4, 64, 0, 0};
     float values[64] = {0};
     unsigned char row[40];
     values[0] = 6.0f;
@@ -194,6 +221,7 @@ static void numerics_choose_the_encoding(void **state) {
     assert_int_equal(numerics_row_layout(NUMERICS_IDEAL, ROW_KIND_KV, 512, 64).encoding, ROW_F32);
     assert_int_equal(numerics_row_layout(NUMERICS_IDEAL, ROW_KIND_INDEX, 128, 0).encoding, ROW_F32);
     assert_int_equal(numerics_row_layout(NUMERICS_NATIVE, ROW_KIND_FLOAT, 128, 0).encoding, ROW_F32);
+    assert_int_equal(numerics_row_layout(NUMERICS_IDEAL, ROW_KIND_INPUT, 128, 0).encoding, ROW_F32);
     struct row_layout kv = numerics_row_layout(NUMERICS_NATIVE, ROW_KIND_KV, 512, 64);
     assert_int_equal(row_layout_bytes(&kv), 584);
     struct row_layout index = numerics_row_layout(NUMERICS_NATIVE, ROW_KIND_INDEX, 128, 0);
@@ -205,6 +233,7 @@ int main(void) {
         cmocka_unit_test(row_sizes),
         OP_TEST_IN(rounding_finds_the_nearest_value, "cpu"),
         OP_TEST_IN(rows_hold_the_rounded_values, "cpu"),
+        OP_TEST_IN(inputs_hold_the_rounded_values, "cpu"),
         cmocka_unit_test(fp8_bytes_lie_where_the_spec_says),
         cmocka_unit_test(fp4_bytes_lie_where_the_spec_says),
         cmocka_unit_test(numerics_choose_the_encoding),

@@ -14,13 +14,14 @@
 
 #include "ops/add_broadcast.h"
 #include "ops/commit_rows.h"
+#include "ops/decode_rows.h"
 #include "ops/embedding.h"
 #include "ops/encode_rows.h"
 #include "ops/rms_norm.h"
 #include "support/op_fixture.h"
 #include "tensor/number_format.h"
 
-/* Every copy gets the row; ids outside the vocabulary are clamped. */
+/* Every copy gets the row; ids outside the vocabulary are clamped before they are looked up (G-18). */
 static void embedding_copies_rows(void **state) {
     struct op_fixture *fixture = *state;
     const float table[6] = {1, 2, 3, 4, 5, 6};
@@ -140,11 +141,12 @@ static void rms_norm_takes_rows_by_index(void **state) {
     }
 }
 
-/* Rows as row_encode stores them, one after the other. */
+/* Rows as row_encode stores them, one after the other, and back. */
 static void encode_stores_the_layout(void **state) {
     struct op_fixture *fixture = *state;
     enum { ROWS = 3, WIDTH = 64 };
-    const struct row_layout layouts[3] = {{ROW_F32, WIDTH, 0}, {ROW_FP8, WIDTH, 16}, {ROW_FP4, WIDTH, 0}};
+    const struct row_layout layouts[3] = {
+        {ROW_F32, WIDTH, 0, 0}, {ROW_FP8, WIDTH, 16, 64}, {ROW_FP4, WIDTH, 0, 0}};
     float x[ROWS][WIDTH];
     for (int i = 0; i < ROWS * WIDTH; i++) {
         x[i / WIDTH][i % WIDTH] = bf16_round(op_fixture_random(fixture));
@@ -163,6 +165,16 @@ static void encode_stores_the_layout(void **state) {
             row_encode(layout, x[row], expected + (size_t)row * bytes);
         }
         assert_memory_equal(actual, expected, ROWS * bytes);
+        struct decode_rows_args back = {
+            .out = OP_TENSOR(fixture, dtype, NULL, ROWS, WIDTH), .layout = *layout, .rows = args.out};
+        float values[ROWS * WIDTH];
+        float stored[ROWS * WIDTH];
+        OP_RUN(fixture, (enum numerics)(n % 2), decode_rows, &back);
+        op_fixture_read(fixture, back.out, values);
+        for (int row = 0; row < ROWS; row++) {
+            row_decode(layout, expected + (size_t)row * bytes, stored + (ptrdiff_t)row * WIDTH);
+        }
+        assert_memory_equal(values, stored, sizeof stored);
     }
 }
 

@@ -51,6 +51,7 @@ static struct rank_step *make_rank(const struct rank_setting *setting, struct co
                                       .expert_rank_count = setting->count,
                                       .has_expert_parallelism = setting->has_expert_parallelism,
                                       .exchange = setting->exchange,
+                                      .numerics = setting->numerics,
                                       .pair_experts = rank->pair_experts,
                                       .offsets = rank->offsets};
     rank->step = (struct step){.queue = &rank->queue,

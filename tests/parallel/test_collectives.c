@@ -1,5 +1,5 @@
 /*
- * Collectives by meaning, on ranks as threads (spec parallelism S-1 to S-4, 3.4, 5.2 to 5.4, T-2): against
+ * Collectives by meaning, on ranks as threads (spec parallelism S-1 to S-5, 3.4, 5.2 to 5.4, T-2): against
  * values that the test knows of every row, sums in a tree of its own, and experts on one rank; bytes against
  * the formulas.
  */
@@ -35,7 +35,7 @@ static void run_all_sizes(rank_body *body, enum numerics numerics) {
     }
 }
 
-/* Own rows of known values, then all of them; and back. */
+/* S-1, S-2: own rows of known values, then all of them in the order of ranks; and back. */
 static void check_round_trip(struct rank_step *rank) {
     struct shard_range own = parallel_own_range(&rank->step);
     struct placed_rows mine = {.layout = rank->step.shares == NULL ? ROWS_FULL : ROWS_SHARD,
@@ -61,7 +61,7 @@ static void check_round_trip(struct rank_step *rank) {
     EXPECT(back.tensor.shape[0] == own.count &&
            memcmp(back.tensor.data, values, tensor_bytes(&back.tensor)) == 0);
     struct batch_view batch = parallel_own_batch(&rank->step);
-    EXPECT(batch.row_count == own.count);
+    EXPECT(batch.row_count == own.count && batch.row_segment == rank->batch.row_segment + own.first);
     for (int64_t i = 0; i < own.count; i++) {
         EXPECT(batch.token_ids[i] == 100 + own.first + i && batch.positions[i] == own.first + i);
     }
@@ -104,6 +104,9 @@ static void check_sum(struct rank_step *rank) {
     EXPECT(parallel_sum_rows(&rank->step, &partial, &sum) == STATUS_OK);
     EXPECT(sum.tensor.shape[0] == own.count && sum.tensor.dtype == rank->step.activation);
     EXPECT(parallel_expect_own(&rank->step, &sum, "sum") == STATUS_OK);
+    /* Where nothing is rounded the sum takes the place of the rank's rows of the parts. */
+    EXPECT(sum.tensor.dtype != DTYPE_F32 ||
+           sum.tensor.data == (float *)partial.tensor.data + own.first * WIDTH);
     for (int64_t i = 0; i < own.count * WIDTH; i++) {
         float expected = tree_sum(rank->ranks.count, own.first * WIDTH + i);
         unsigned char element[4] = {0};

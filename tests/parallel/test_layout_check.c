@@ -1,6 +1,7 @@
 /*
  * Refusals of layouts by their codes, each with what the table of spec parallelism 6.5 demands in its
- * sentence. Codes that layout_check.h says are checked elsewhere have their tests beside those checks.
+ * sentence: CFG-01, CFG-04, CFG-10, CFG-14, CFG-16, CFG-17, CFG-19, CFG-20. Codes that layout_check.h says
+ * are checked elsewhere have their tests beside those checks.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -52,6 +53,7 @@ static void cfg_10_draft_tensors(void **state) {
             "num_speculative_tokens 2", "7 draft tensors", "mtp.0.e_proj.weight");
 }
 
+/* S-30: ranks that share a context are refused until there are such. */
 static void cfg_14_reserved(void **state) {
     (void)state;
     const struct mesh_shape context = {1, 1, 2, 1, true};

@@ -59,6 +59,11 @@ static void ties_go_to_few_layers_at_the_ends(void **state) {
     expect_choice(&input, 4, "15,15,16,15");
     input.layer_count = 6;
     expect_choice(&input, 4, "1,2,2,1");
+    /* None but the last may be empty (P-1), even where an empty one would do. */
+    layers[0] = 0.0;
+    layers[1] = 0.0;
+    input.layer_count = 3;
+    expect_choice(&input, 3, "1,2,0");
 }
 
 static uint32_t next_random(uint32_t *seed) {
@@ -140,6 +145,36 @@ static void memory_comes_before_balance(void **state) {
     assert_non_null(strstr(error_last()->message, "8 layers over 2 stages"));
 }
 
+/* What the ends hold besides layers counts, and each stage has its own limit; the sentence names the least.
+ */
+static void every_stage_has_its_own_room(void **state) {
+    (void)state;
+    static const double costs[] = {1, 1, 1, 1, 1, 1, 1, 1};
+    static const double bytes[] = {1, 1, 1, 1, 1, 1, 1, 1};
+    struct partition_input input = {
+        .layer_count = 8, .layer_costs = costs, .layer_bytes = bytes, .byte_limit = 5.0};
+    expect_choice(&input, 2, "4,4");
+    input.first_bytes = 2.0;
+    expect_choice(&input, 2, "3,5");
+    input.first_bytes = 0.0;
+    input.last_bytes = 2.0;
+    expect_choice(&input, 2, "5,3");
+    input.last_bytes = 0.0;
+    static const double little_last[] = {8e9, 2.0};
+    input.byte_limits = little_last;
+    expect_choice(&input, 2, "6,2");
+    static const double little_first[] = {1.0, 8e9};
+    input.byte_limits = little_first;
+    expect_choice(&input, 2, "1,7");
+    static const double none[] = {9e9, 4e9};
+    static const double large[] = {1e10, 1e10, 1e10, 1e10, 1e10, 1e10, 1e10, 1e10};
+    int first_layers[3];
+    input.byte_limits = none;
+    input.layer_bytes = large;
+    assert_int_equal(partition_choose(&input, 2, first_layers), STATUS_OUT_OF_MEMORY);
+    assert_non_null(strstr(error_last()->message, "4.00 GB per rank"));
+}
+
 /*
  * Steps with a draft and without, spec P-7: whatever is cut for one alone loses more with the other than the
  * cut for both loses with either.
@@ -180,6 +215,21 @@ static void steps_that_promise_little_have_no_say(void **state) {
     input.byte_limit = 12.5 * 0.23;
     assert_int_equal(partition_loss(&input, 4, (const int[]){0, 13, 26, 40, 43}, &loss), STATUS_OK);
     assert_true(isinf(loss));
+}
+
+/* What the other kind costs at the ends counts like what it costs in layers. */
+static void ends_of_the_other_kind_count(void **state) {
+    (void)state;
+    static const double costs[] = {1, 1, 1, 1, 1, 1, 1, 1};
+    struct partition_load other = {.layer_costs = costs, .tokens = 100.0};
+    struct partition_input input = {.layer_count = 8, .layer_costs = costs, .other = &other};
+    expect_choice(&input, 2, "4,4");
+    /* Alone 2,6 with 6 on both; shared 3,5, where the one kind has 5 of 4 and the other 7 of 6. */
+    other.first_cost = 4.0;
+    expect_choice(&input, 2, "3,5");
+    other.first_cost = 0.0;
+    other.last_cost = 4.0;
+    expect_choice(&input, 2, "5,3");
 }
 
 static void two_kinds_of_steps_share_a_cut(void **state) {
@@ -266,6 +316,27 @@ static void state_needs_what_weights_leave(void **state) {
     expect_choice(&input, 2, "2,4");
 }
 
+/* The draft layer's pages are on the last stage. Where state counts, other kinds of steps have no say. */
+static void state_is_not_of_layers_alone(void **state) {
+    (void)state;
+    static const double costs[] = {1, 1, 1, 1, 1, 1};
+    static const double pages[] = {1, 1, 1, 1, 1, 1};
+    static const double other_costs[] = {1, 1, 1, 1, 1, 9};
+    const struct partition_load other = {.layer_costs = other_costs, .tokens = 100.0};
+    struct partition_input input = {
+        .layer_count = 6, .layer_costs = costs, .objective = PARTITION_BY_PAGES, .layer_page_bytes = pages};
+    expect_choice(&input, 2, "3,3");
+    input.other = &other;
+    expect_choice(&input, 2, "3,3");
+    input.last_page_bytes = 2.0;
+    expect_choice(&input, 2, "4,2");
+    /* Any cut has a page on each stage: time decides, that of the one kind alone. */
+    static const double end_pages[] = {1, 0, 0, 0, 0, 1};
+    input.last_page_bytes = 0.0;
+    input.layer_page_bytes = end_pages;
+    expect_choice(&input, 2, "3,3");
+}
+
 /* A head that costs more than all layers together has the last stage to itself. */
 static void the_last_stage_may_have_the_head_alone(void **state) {
     (void)state;
@@ -278,6 +349,7 @@ static void the_last_stage_may_have_the_head_alone(void **state) {
     assert_non_null(strstr(error_last()->message, "3 layers"));
 }
 
+/* P-8, CFG-06: a cut between layers of which one reads what the other left is refused with both numbers. */
 static void dependent_layers_stay_together(void **state) {
     (void)state;
     static const double costs[] = {1, 1, 1, 1, 1, 1};
@@ -303,6 +375,10 @@ static void balance_is_largest_over_mean(void **state) {
     assert_true(fabs(partition_imbalance(&input, 2, first_layers) - 1.0) < 1e-12);
     input.last_cost = 11;
     assert_true(fabs(partition_imbalance(&input, 2, first_layers) - 1.5) < 1e-12);
+    /* Nothing that costs anything is in balance. */
+    static const double nothing[] = {0, 0, 0, 0};
+    input = (struct partition_input){.layer_count = 4, .layer_costs = nothing};
+    assert_true(partition_imbalance(&input, 2, first_layers) == 1.0);
 }
 
 static void wrong_partitions_are_refused(void **state) {
@@ -320,6 +396,9 @@ static void wrong_partitions_are_refused(void **state) {
         {"12,12,12,", "\"12,12,12,\""},
         {"12,12,12.5,7", "numbers of layers separated by commas"},
         {"", "numbers of layers separated by commas"},
+        {"+12,12,12,7", "numbers of layers separated by commas"},
+        {"12, 12,12,7", "numbers of layers separated by commas"},
+        {"50,12,12,7", "stage 0 of the layer partition \"50,12,12,7\" has 50 layers, expected 1 to 43"},
         {"99999999999999999999,1,1,1", "numbers of layers"},
     };
     int first_layers[STAGES_MAX + 1];
@@ -341,10 +420,13 @@ int main(void) {
         cmocka_unit_test(ties_go_to_few_layers_at_the_ends),
         cmocka_unit_test(no_partition_is_better),
         cmocka_unit_test(memory_comes_before_balance),
+        cmocka_unit_test(every_stage_has_its_own_room),
+        cmocka_unit_test(ends_of_the_other_kind_count),
         cmocka_unit_test(two_kinds_of_steps_share_a_cut),
         cmocka_unit_test(steps_that_promise_little_have_no_say),
         cmocka_unit_test(state_can_be_what_counts),
         cmocka_unit_test(state_needs_what_weights_leave),
+        cmocka_unit_test(state_is_not_of_layers_alone),
         cmocka_unit_test(the_last_stage_may_have_the_head_alone),
         cmocka_unit_test(dependent_layers_stay_together),
         cmocka_unit_test(balance_is_largest_over_mean),

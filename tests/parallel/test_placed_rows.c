@@ -142,6 +142,77 @@ static void rows_of_another_step_are_refused(void **state) {
     expect_refused(parallel_gather_rows(&dry.step, &own, &out), "another way");
 }
 
+/* A tag that fits, with a number of rows that does not: what was made of another step. */
+static void numbers_of_rows_must_be_those_of_the_tag(void **state) {
+    (void)state;
+    struct dry dry;
+    struct placed_rows out;
+    struct tensor all;
+    dry_init(&dry, 9, true);
+    struct placed_rows own = rows_of(2, ROWS_SHARD, &dry.shares); /* 3 of 9 */
+    struct placed_rows full = rows_of(8, ROWS_FULL, NULL);
+    struct placed_rows partial = rows_of(8, ROWS_PARTIAL, NULL);
+    expect_refused(parallel_gather_rows(&dry.step, &own, &out), "2 rows came, tagged as a share");
+    expect_refused(parallel_shard_rows(&dry.step, &full, &out), "8 rows came, tagged as all");
+    expect_refused(parallel_complete_rows(&dry.step, &full, &all), "8 rows came, tagged as all");
+    expect_refused(parallel_sum_rows(&dry.step, &partial, &out), "8 rows came, the step has 9");
+    const struct picked_rows picked = {.own_count = 3, .count = 9, .shares = &dry.shares};
+    expect_refused(parallel_gather_picked(&dry.step, &picked, own.tensor, &all),
+                   "2 picked rows came, this rank has 3");
+}
+
+/* New rows are where a step's rows are, so that the next operation takes them. */
+static void new_rows_are_own_ones(void **state) {
+    (void)state;
+    for (int is_shared = 0; is_shared < 2; is_shared++) {
+        struct dry dry;
+        struct placed_rows out;
+        dry_init(&dry, 9, is_shared == 1);
+        assert_int_equal(parallel_own_tensor(&dry.step, 2, WIDTH, &out), STATUS_OK);
+        assert_int_equal(parallel_expect_own(&dry.step, &out, "new rows"), STATUS_OK);
+        assert_int_equal(out.tensor.shape[0], is_shared ? 3 : 9);
+        assert_int_equal(out.tensor.shape[1], 2);
+        assert_int_equal(out.tensor.shape[2], WIDTH);
+    }
+}
+
+/* S-7: a step without rows needs nobody: there is no group here that could be asked. */
+static void steps_without_rows_need_nobody(void **state) {
+    (void)state;
+    for (int is_shared = 0; is_shared < 2; is_shared++) {
+        struct dry dry;
+        struct placed_rows out;
+        dry_init(&dry, 0, is_shared == 1);
+        dry.queue.is_dry = false;
+        struct placed_rows own =
+            is_shared ? rows_of(0, ROWS_SHARD, &dry.shares) : rows_of(0, ROWS_FULL, NULL);
+        struct placed_rows partial = rows_of(0, ROWS_PARTIAL, NULL);
+        assert_int_equal(parallel_gather_rows(&dry.step, &own, &out), STATUS_OK);
+        assert_int_equal(out.tensor.shape[0], 0);
+        assert_int_equal(parallel_sum_rows(&dry.step, &partial, &out), STATUS_OK);
+        assert_int_equal(out.tensor.shape[0], 0);
+    }
+}
+
+/* 3.6: attention's first projections run on all rows or, where their results are gathered, on own ones. */
+static void rows_for_attention_are_gathered_early_or_late(void **state) {
+    (void)state;
+    const bool gathers_late[2] = {false, true}; /* by layer */
+    for (int late = 0; late < 2; late++) {
+        for (int is_shared = 0; is_shared < 2; is_shared++) {
+            struct dry dry;
+            struct placed_rows out;
+            dry_init(&dry, 9, is_shared == 1);
+            dry.ranks.gathers_late = gathers_late;
+            struct placed_rows own =
+                is_shared ? rows_of(3, ROWS_SHARD, &dry.shares) : rows_of(9, ROWS_FULL, NULL);
+            assert_int_equal(parallel_rows_for_attention(&dry.step, late, &own, &out), STATUS_OK);
+            assert_int_equal(out.layout, is_shared && late ? ROWS_SHARD : ROWS_FULL);
+            assert_int_equal(out.tensor.shape[0], is_shared && late ? 3 : 9);
+        }
+    }
+}
+
 /* A product whose columns ranks share takes all rows and owes a sum; another one does neither. */
 static void products_are_tagged_by_their_weight(void **state) {
     (void)state;
@@ -174,6 +245,10 @@ int main(void) {
         cmocka_unit_test(wrong_tags_are_refused),
         cmocka_unit_test(shares_of_a_step_without_any_are_refused),
         cmocka_unit_test(rows_of_another_step_are_refused),
+        cmocka_unit_test(numbers_of_rows_must_be_those_of_the_tag),
+        cmocka_unit_test(new_rows_are_own_ones),
+        cmocka_unit_test(steps_without_rows_need_nobody),
+        cmocka_unit_test(rows_for_attention_are_gathered_early_or_late),
         cmocka_unit_test(products_are_tagged_by_their_weight),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,7 +2,8 @@
  * Prefixes on disk under ranks that are processes, each with a folder of its own, as on several hosts: run by
  * mpirun. test_job_prefixes MODEL_DIR FOLDER; FOLDER is made anew by each rank for itself.
  *
- * Rank 0 computes alone first, then leads, and loses files in the folder of one rank or another.
+ * Rank 0 computes alone first, then leads, and loses files in the folder of one rank or another. The disks of
+ * the others are slow: what an engine has left is to be there when it is closed.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,10 +18,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/prefix_disk_files.h"
 #include "support/job_fixture.h"
 #include "support/request_fixture.h"
 
-enum { PATH_BYTES = 512, REQUEST_COUNT = 3, PROMPT_MAX = 400, ANSWER = 8, CACHEABLE = 128 + 256 + 384 };
+enum {
+    PATH_BYTES = 512,
+    REQUEST_COUNT = 3,
+    PROMPT_MAX = 400,
+    ANSWER = 8,
+    CACHEABLE = 128 + 256 + 384,
+    SLOW_WRITE_MICROSECONDS = 50000,
+};
 
 static const size_t prompt_lengths[REQUEST_COUNT] = {140, 300, PROMPT_MAX};
 
@@ -36,6 +45,17 @@ struct scene {
     struct sluice_job *job;
     struct answer alone[REQUEST_COUNT];
 };
+
+/* The linker puts this one in front of the cache's (CMakeLists.txt). */
+int __real_prefix_files_write(int directory, const char *name, const void *bytes, size_t length);
+int __wrap_prefix_files_write(int directory, const char *name, const void *bytes, size_t length);
+
+int __wrap_prefix_files_write(int directory, const char *name, const void *bytes, size_t length) {
+    if (job_fixture_rank() > 0) {
+        usleep(SLOW_WRITE_MICROSECONDS);
+    }
+    return __real_prefix_files_write(directory, name, bytes, length);
+}
 
 /* Runs the requests one by one; returns prompt tokens that came from the cache. */
 static size_t run(struct scene *scene, const struct layout *layout, struct answer *answers) {

@@ -192,6 +192,7 @@ static void test_engine(void **state) {
                                               .steps = 20,
                                               .step_rows = 90,
                                               .step_seconds = 1.5,
+                                              .planning_seconds = 0.25,
                                               .preemptions = 6,
                                               .verified_drafts = {10, 6, 99},
                                               .accepted_drafts = {8, 3, 99},
@@ -214,6 +215,9 @@ static void test_engine(void **state) {
     assert_sample(&text, "vllm:num_preemptions_total", "", 6);
     assert_sample(&text, "vllm:iteration_tokens_total_sum", "", 90);
     assert_sample(&text, "vllm:iteration_tokens_total_count", "", 20);
+    /* M-32: what a round takes besides computing, by the number of rounds. */
+    assert_sample(&text, "sluice:step_seconds_total", "", 1.5);
+    assert_sample(&text, "sluice:planning_seconds_total", "", 0.25);
     assert_sample(&text, "vllm:spec_decode_num_drafts_total", "", 10);
     assert_sample(&text, "vllm:spec_decode_num_draft_tokens_total", "", 16);
     assert_sample(&text, "vllm:spec_decode_num_accepted_tokens_total", "", 11);

@@ -1,4 +1,7 @@
-/* Refusals of spec parallelism 6.5, by their codes, and what is only noted. */
+/*
+ * Refusals of spec parallelism 6.5, by their codes, and what is only noted: CFG-01 to CFG-05, CFG-07, CFG-09,
+ * CFG-10, CFG-14 with S-30, CFG-15, CFG-16, CFG-17, CFG-20.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -198,6 +201,7 @@ static void cfg_20_sums_on_other_numbers_of_ranks(void **state) {
     plan_fixture_close(&fixture);
 }
 
+/* P-28, G-20. */
 static void notes_say_what_is_odd(void **state) {
     (void)state;
     struct plan_fixture fixture;
@@ -206,14 +210,50 @@ static void notes_say_what_is_odd(void **state) {
     plan_fixture_make(&fixture, 1, 2, 8);
     expect_note(&fixture.plan, "stage 1 begins inside the 3 layers", true);
     expect_note(&fixture.plan, "1 sequences cannot fill 2 stages", true);
-    expect_note(&fixture.plan, "all 8 tensor parallel ranks hold the same key-value state", true);
     fixture.request.layer_partition = "20,23";
     fixture.request.sequence_limit = 2;
     plan_fixture_make(&fixture, 1, 2, 1);
     expect_note(&fixture.plan, "begins inside", false);
     expect_note(&fixture.plan, "cannot fill", false);
-    expect_note(&fixture.plan, "key-value", false);
     expect_note(&fixture.plan, "shared expert", false);
+    plan_fixture_close(&fixture);
+}
+
+/*
+ * G-5: with one key-value head the ranks of a tensor group all hold the whole state. On 8 devices of 180 GB
+ * V4-Flash as 8 replicas that share experts was found to hold 7.7 times the tokens. The advice promises what
+ * the plan of that layout has, and is not given where tensor parallelism saves more weights than it repeats
+ * state.
+ */
+static void replicas_are_advised_where_they_hold_more(void **state) {
+    (void)state;
+    struct plan_fixture fixture;
+    char promise[128];
+    plan_fixture_open(&fixture, "flash", 0, "8x180GB", NULL);
+    fixture.request.sequence_limit = 1;
+    plan_fixture_make(&fixture, 8, 1, 1);
+    int64_t as_replicas = 8 * fixture.plan.token_capacity;
+    expect_note(&fixture.plan, "key-value", false);
+    fixture.request.sequence_limit = 8;
+    plan_fixture_make(&fixture, 1, 1, 8);
+    int64_t tokens = fixture.plan.token_capacity;
+    assert_true(as_replicas * 100 >= tokens * 765 && as_replicas * 100 <= tokens * 775);
+    snprintf(promise, sizeof promise, "-dp 8 -tp 1 --ep would hold %lld tokens in all instead of %lld",
+             (long long)as_replicas, (long long)tokens);
+    expect_note(&fixture.plan, "all 8 tensor parallel ranks hold the same key-value state", true);
+    expect_note(&fixture.plan, promise, true);
+    /* Not every one of 512 replicas would have an expert. */
+    fixture.plan.request.mesh.data = 64;
+    expect_note(&fixture.plan, "key-value", false);
+    plan_fixture_close(&fixture);
+    /* What one device has left besides all of attention and the shared experts is less than an 8th of what it
+       has left besides an 8th of them. */
+    plan_fixture_open(&fixture, "pro", 0, "8x148GB", NULL);
+    plan_fixture_make(&fixture, 8, 1, 1);
+    as_replicas = 8 * fixture.plan.token_capacity;
+    plan_fixture_make(&fixture, 1, 1, 8);
+    assert_true(as_replicas > 0 && as_replicas < fixture.plan.token_capacity);
+    expect_note(&fixture.plan, "key-value", false);
     plan_fixture_close(&fixture);
 }
 
@@ -231,6 +271,7 @@ int main(void) {
         cmocka_unit_test(cfg_17_groups_and_buffers),
         cmocka_unit_test(cfg_20_sums_on_other_numbers_of_ranks),
         cmocka_unit_test(notes_say_what_is_odd),
+        cmocka_unit_test(replicas_are_advised_where_they_hold_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -168,8 +168,8 @@ static void ends_hold_embedding_and_head(void **state) {
 }
 
 /*
- * M-1 to M-3, for Pro at 8192 tokens per step: others keep a copy of the streams, 448 MiB. Here drafting off
- * is nothing at all, and on it is weights, state, and two buffers of one row per sequence.
+ * M-1, M-2, M-3, P-39, for Pro at 8192 tokens per step: others keep a copy of the streams, 448 MiB. Here
+ * drafting off is nothing at all, and on it is weights, state, and two buffers of one row per sequence.
  */
 static void drafting_costs_no_copy_of_the_streams(void **state) {
     (void)state;

@@ -73,6 +73,7 @@ static void layers_send_what_the_table_says(void **state) {
     input.combine_bytes = 2;
     /* Experts cut inside, pre-summed: gather and scatter once more, 3.5 nB. */
     input.mesh.has_expert_parallelism = false;
+    input.dispatch_bytes = 2;
     traffic = plan_traffic_make(&input);
     expect_near(traffic.attention_bytes + traffic.dispatch_bytes + traffic.combine_bytes, 3.5 * nb, 1e-12);
     /* Strict: one partial sum per token and expert. */
@@ -347,7 +348,7 @@ static void layers_and_head_take_what_they_read(void **state) {
     /* At batch 256 a layer reads all of its experts. */
     expect_near(fixture.plan.stages[0].decode.total / 42, 3.6e9, 0.02);
     plan_fixture_close(&fixture);
-    /* One draft: a layer of the draft layer's, its projections, and the head again: 1.3 GB. */
+    /* One draft: a layer of the draft layer's, its projections, and the head again (M-31): 1.3 GB. */
     plan_fixture_open(&fixture, "flash", 1, "8xh200", NULL);
     read_only(&fixture.machine);
     fixture.machine.device.memory_bytes = 1e12;

@@ -81,6 +81,18 @@ static struct tensor_spec *add_matrix(struct scene *scene, int64_t rows, int64_t
     return matrix;
 }
 
+/* An FP4 matrix of `columns` numbers a row, two a byte, its scales of 32 each behind it. */
+static struct tensor_spec *add_fp4_matrix(struct scene *scene, int64_t rows, int64_t columns,
+                                          enum placement placement, int unit) {
+    struct tensor_spec *matrix = add_matrix(scene, rows, columns, placement, unit);
+    matrix->role = TENSOR_FP4_MATRIX;
+    matrix->dtype = DTYPE_I8;
+    matrix->shape[1] = columns / 2;
+    scene->list.specs[SCALES].shape[0] = rows;
+    scene->list.specs[SCALES].shape[1] = columns / 32;
+    return matrix;
+}
+
 static void expect_part(const struct scene *scene, size_t index, int64_t first_row, int64_t rows,
                         int64_t first_column, int64_t columns) {
     struct tensor_part part = tensor_part_of(&scene->list, index, &scene->layout);
@@ -125,6 +137,33 @@ static void other_units_must_end_where_blocks_end(void **state) {
         "128: use 1, 2");
     matrix->is_used = false;
     assert_int_equal(tensor_parts_check(&scene->list, &scene->layout), STATUS_OK);
+}
+
+/*
+ * G-10: rows of FP4 end anywhere. Columns end where 128 inputs do, which share the scale that inputs are
+ * rounded with, though a scale of weights is for 32; a unit of 96 would do for these.
+ */
+static void fp4_rows_end_anywhere_and_columns_at_blocks(void **state) {
+    struct scene *scene = *state;
+    struct tensor_spec *matrix = add_fp4_matrix(scene, 7, 6 * 128, PLACEMENT_SPLIT_ROWS, 1);
+    place(scene, 1, 3);
+    assert_int_equal(tensor_parts_check(&scene->list, &scene->layout), STATUS_OK);
+    expect_part(scene, MATRIX, 2, 2, 0, 6 * 64);
+    expect_part(scene, SCALES, 2, 2, 0, 6 * 4);
+    matrix->placement = PLACEMENT_SPLIT_COLUMNS;
+    matrix->placement_unit = 128;
+    matrix->leaf_count = 6;
+    place(scene, 2, 3);
+    assert_int_equal(tensor_parts_check(&scene->list, &scene->layout), STATUS_OK);
+    expect_part(scene, MATRIX, 0, 7, 4 * 64, 2 * 64);
+    expect_part(scene, SCALES, 0, 7, 4 * 4, 2 * 4);
+    matrix->placement_unit = 96;
+    matrix->leaf_count = 24;
+    place(scene, 0, 8);
+    fixture_expect_error(
+        tensor_parts_check(&scene->list, &scene->layout), STATUS_UNSUPPORTED,
+        "tensor parallel size 8 would cut m.weight at column 96, inside one of its 6 blocks of "
+        "128: use 1, 2");
 }
 
 /* Ranks that do not share the leaves of a sum evenly would not get the bits of one rank. */
@@ -275,6 +314,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         IN_SCENE(heads_must_end_where_blocks_end),
         IN_SCENE(other_units_must_end_where_blocks_end),
+        IN_SCENE(fp4_rows_end_anywhere_and_columns_at_blocks),
         IN_SCENE(leaves_are_not_torn),
         IN_SCENE(blocks_are_dealt_out_unevenly),
         IN_SCENE(vocabularies_are_cut_by_64),

@@ -15,6 +15,7 @@ extern const struct op_entry linear_native_reference;
 extern const struct op_entry grouped_linear_reference;
 extern const struct op_entry rope_reference;
 extern const struct op_entry encode_rows_reference;
+extern const struct op_entry decode_rows_reference;
 extern const struct op_entry commit_rows_reference;
 extern const struct op_entry compressor_rows_reference;
 extern const struct op_entry compress_entries_reference;

@@ -12,6 +12,7 @@ const struct op_entry *const *reference_entries(size_t *count) {
         &grouped_linear_reference,
         &rope_reference,
         &encode_rows_reference,
+        &decode_rows_reference,
         &commit_rows_reference,
         &compressor_rows_reference,
         &compress_entries_reference,

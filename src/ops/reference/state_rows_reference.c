@@ -1,8 +1,9 @@
-/* Rows on their way into the state: encoding, raw compressor rows, and the commit into the ring. */
+/* Rows on their way into the state: encoding and back, raw compressor rows, and the commit into the ring. */
 #include <string.h>
 
 #include "ops/commit_rows.h"
 #include "ops/compressor_rows.h"
+#include "ops/decode_rows.h"
 #include "ops/encode_rows.h"
 #include "ops/kernel_items.h"
 #include "ops/reference/reference_entries.h"
@@ -23,6 +24,25 @@ static size_t encode_workspace(const void *arguments, unsigned thread_count) {
 static enum status run_encode(const struct kernel_env *env, const void *arguments) {
     const struct encode_rows_args *args = arguments;
     kernel_for_each_item(env, args->x.shape[0], encode_row, args, env->workspace,
+                         kernel_float_bytes(args->layout.width));
+    return STATUS_OK;
+}
+
+static void decode_row(const void *context, int64_t row, void *workspace) {
+    const struct decode_rows_args *args = context;
+    float *values = workspace;
+    row_decode(&args->layout, args->rows + (size_t)row * row_layout_bytes(&args->layout), values);
+    reference_write(&args->out, row * args->layout.width, args->layout.width, values);
+}
+
+static size_t decode_workspace(const void *arguments, unsigned thread_count) {
+    const struct decode_rows_args *args = arguments;
+    return thread_count * kernel_float_bytes(args->layout.width);
+}
+
+static enum status run_decode(const struct kernel_env *env, const void *arguments) {
+    const struct decode_rows_args *args = arguments;
+    kernel_for_each_item(env, args->out.shape[0], decode_row, args, env->workspace,
                          kernel_float_bytes(args->layout.width));
     return STATUS_OK;
 }
@@ -97,6 +117,14 @@ const struct op_entry encode_rows_reference = {
     .modes = OP_MODE_BOTH,
     .run = run_encode,
     .workspace_bytes = encode_workspace,
+};
+const struct op_entry decode_rows_reference = {
+    .op = OP_DECODE_ROWS,
+    .name = "decode_rows_reference",
+    .arithmetic = "reference",
+    .modes = OP_MODE_BOTH,
+    .run = run_decode,
+    .workspace_bytes = decode_workspace,
 };
 const struct op_entry compressor_rows_reference = {
     .op = OP_COMPRESSOR_ROWS,

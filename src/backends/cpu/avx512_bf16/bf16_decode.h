@@ -18,7 +18,7 @@
 
 /* FP8 rows that bf16_decode_kv_row takes. */
 static inline bool bf16_takes_kv_row(const struct row_layout *layout) {
-    return layout->encoding == ROW_FP8 && layout->width % 32 == 0;
+    return layout->encoding == ROW_FP8 && layout->block_width == CHUNK && layout->width % 32 == 0;
 }
 
 static inline bool bf16_takes_index_row(const struct row_layout *layout) {

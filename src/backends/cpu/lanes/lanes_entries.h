@@ -11,6 +11,7 @@
     X(commit_rows)           \
     X(compress_entries)      \
     X(compressor_rows)       \
+    X(decode_rows)           \
     X(embedding)             \
     X(encode_rows)           \
     X(grouped_linear)        \

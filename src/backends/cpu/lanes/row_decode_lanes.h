@@ -20,9 +20,10 @@ static inline void lanes_decode_fp8_row(const struct row_layout *layout, const u
                                         float *out) {
     int64_t coded = layout->width - layout->plain_width;
     const unsigned char *plain = row + row_layout_plain_offset(layout);
-    for (int64_t first = 0; first < coded; first += ACT8_KV_BLOCK) {
-        float scale = e8m0_decode(row[coded + first / ACT8_KV_BLOCK]);
-        int64_t end = first + ACT8_KV_BLOCK < coded ? first + ACT8_KV_BLOCK : coded;
+    const unsigned char *scales = row + coded;
+    for (int64_t first = 0; first < coded; first += layout->block_width, scales++) {
+        float scale = e8m0_decode(*scales);
+        int64_t end = first + layout->block_width < coded ? first + layout->block_width : coded;
         for (int64_t i = first; i < end; i += PIECE_LANES) {
             piece_store(out + i, piece_decode_e4m3(piece_load_bytes(row + i)) * scale);
         }

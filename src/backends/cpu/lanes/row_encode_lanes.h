@@ -7,14 +7,15 @@
 #include "backends/cpu/lanes/quantize_lanes.h"
 #include "tensor/row_layout.h"
 
-/* ACT8 of the leading channels in blocks of 64, bf16 of the others. `first`: the row's first element in x. */
+/* ACT8 of the leading channels in their blocks, bf16 of the others. `first`: the row's first element in x. */
 LANES_INLINE void lanes_encode_fp8_row(enum dtype dtype, const struct row_layout *layout, const void *x,
                                        int64_t first, unsigned char *row) {
     int64_t coded = layout->width - layout->plain_width;
     size_t plain = row_layout_plain_offset(layout);
-    memset(row + coded, 0, plain - (size_t)coded);
-    for (int64_t start = 0; start < coded; start += ACT8_KV_BLOCK) {
-        int64_t length = coded - start < ACT8_KV_BLOCK ? coded - start : ACT8_KV_BLOCK;
+    unsigned char *scales = row + coded;
+    memset(scales, 0, plain - (size_t)coded);
+    for (int64_t start = 0; start < coded; start += layout->block_width, scales++) {
+        int64_t length = coded - start < layout->block_width ? coded - start : layout->block_width;
         int exponent = act8_scale_exponent(lanes_largest_magnitude(dtype, x, first + start, length));
         float inverse = f32_power_of_two(-exponent);
         for (int64_t i = 0; i < length; i += PIECE_LANES) {
@@ -22,7 +23,7 @@ LANES_INLINE void lanes_encode_fp8_row(enum dtype dtype, const struct row_layout
             u8_piece codes = __builtin_convertvector(piece_e4m3_encode(value), u8_piece);
             memcpy(row + start + i, &codes, (size_t)(length - i < PIECE_LANES ? length - i : PIECE_LANES));
         }
-        row[coded + start / ACT8_KV_BLOCK] = (unsigned char)(exponent + 127);
+        *scales = (unsigned char)(exponent + 127);
     }
     for (int64_t i = 0; i < layout->plain_width; i += PIECE_LANES) {
         int64_t left = layout->plain_width - i;

@@ -1,13 +1,16 @@
-/* Rows on their way into the state: encoding, raw compressor rows, and the commit into the ring. */
+/* Rows on their way into the state: encoding and back, raw compressor rows, and the commit into the ring. */
 #include <string.h>
 
 #include "backends/cpu/lanes/lanes.h"
 #include "backends/cpu/lanes/lanes_entries.h"
 #include "backends/cpu/lanes/row_blocks_lanes.h"
+#include "backends/cpu/lanes/row_decode_lanes.h"
 #include "backends/cpu/lanes/row_encode_lanes.h"
 #include "ops/commit_rows.h"
 #include "ops/compressor_rows.h"
+#include "ops/decode_rows.h"
 #include "ops/encode_rows.h"
+#include "ops/kernel_items.h"
 
 static void encode_row(const void *context, int64_t row, void *workspace) {
     (void)workspace;
@@ -20,6 +23,30 @@ static enum status run_encode(const struct kernel_env *env, const void *argument
     const struct encode_rows_args *args = arguments;
     /* Coding a channel costs as much as moving eight bytes. */
     lanes_for_each_row(env, args->x.shape[0], 8 * args->layout.width, encode_row, args, NULL, 0);
+    return STATUS_OK;
+}
+
+static void decode_row(const void *context, int64_t row, void *workspace) {
+    const struct decode_rows_args *args = context;
+    int64_t width = args->layout.width;
+    const float *values = lanes_decode_row(
+        &args->layout, args->rows + (size_t)row * row_layout_bytes(&args->layout), workspace);
+    for (int64_t i = 0; i < width; i += PIECE_LANES) {
+        int64_t left = width - i;
+        piece_write(args->out.dtype, args->out.data, row * width + i, left,
+                    piece_read(DTYPE_F32, values, i, left));
+    }
+}
+
+static size_t decode_workspace(const void *arguments, unsigned thread_count) {
+    const struct decode_rows_args *args = arguments;
+    return thread_count * kernel_float_bytes(lanes_padded(args->layout.width));
+}
+
+static enum status run_decode(const struct kernel_env *env, const void *arguments) {
+    const struct decode_rows_args *args = arguments;
+    lanes_for_each_row(env, args->out.shape[0], 8 * args->layout.width, decode_row, args, env->workspace,
+                       kernel_float_bytes(lanes_padded(args->layout.width)));
     return STATUS_OK;
 }
 
@@ -90,6 +117,11 @@ static enum status run_commit(const struct kernel_env *env, const void *argument
 
 const struct op_entry LANES_NAME(encode_rows) = {
     .op = OP_ENCODE_ROWS, LANES_ENTRY(encode_rows), .modes = OP_MODE_BOTH, .run = run_encode};
+const struct op_entry LANES_NAME(decode_rows) = {.op = OP_DECODE_ROWS,
+                                                 LANES_ENTRY(decode_rows),
+                                                 .modes = OP_MODE_BOTH,
+                                                 .run = run_decode,
+                                                 .workspace_bytes = decode_workspace};
 const struct op_entry LANES_NAME(compressor_rows) = {
     .op = OP_COMPRESSOR_ROWS, LANES_ENTRY(compressor_rows), .modes = OP_MODE_BOTH, .run = run_compressor};
 const struct op_entry LANES_NAME(commit_rows) = {
