@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/string_buffer.h"
 #include "engine/executor_ranks.h"
 #include "engine/stage_probe.h"
 
@@ -133,30 +134,51 @@ bool rank_team_sharing_has_whole_experts(const struct rank_team_sharing *sharing
                                              sizes->options.step_token_limit, &rates);
 }
 
-static const char *source_of(const struct rank_team_sharing *sharing, const struct engine_core *sizes) {
-    if (sizes->options.device_profile != NULL) {
-        return "by the profile";
+/* Numbers that are known, of the first stage. */
+static void append_rates(const struct rank_team_sharing *sharing, struct string_buffer *out) {
+    struct sharing_rates rates = rates_of(sharing, 0, 0);
+    const struct {
+        const char *format;
+        double number;
+    } known[] = {{" a link of %.3g GB/s", rates.link_bytes_per_second / 1e9},
+                 {" reading at %.3g GB/s", rates.read_bytes_per_second / 1e9},
+                 {" %.3g T operations/s", rates.operations_per_second / 1e12}};
+    const char *separator = ":";
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (known[i].number > 0.0) {
+            string_buffer_append_format(out, "%s", separator);
+            string_buffer_append_format(out, known[i].format, known[i].number);
+            separator = ",";
+        }
     }
-    return are_all_local(sharing) ? "as messages are copies" : "measured";
 }
 
 static void report(const struct rank_team_sharing *sharing, const struct engine_core *sizes) {
-    int late_count = 0;
-    int whole_count = 0;
-    struct sharing_rates rates = rates_of(sharing, 0, 0);
-    for (int l = 0; l < sizes->model->layer_count; l++) {
-        late_count += sharing->gathers_late[l];
+    const struct sluice_parallel_options *parallel = &sizes->options.parallel;
+    struct string_buffer text = {0};
+    int layers = sizes->model->layer_count;
+    int late = 0;
+    int whole = 0;
+    for (int l = 0; l < layers; l++) {
+        late += sharing->gathers_late[l];
     }
     for (int s = 0; s < sharing->mesh->pipeline; s++) {
-        whole_count += rank_team_sharing_has_whole_experts(sharing, sizes, 0, s);
+        whole += rank_team_sharing_has_whole_experts(sharing, sizes, 0, s);
     }
-    log_write(
-        LOG_INFO, "engine",
-        "shared rows: attention gathers late in %d layers and early in %d, shared experts are whole in "
-        "%d of %d stages; %s: a link of %.3g GB/s, %.3g GB/s are read, %.3g T operations/s (0: not known)",
-        late_count, sizes->model->layer_count - late_count, whole_count, sharing->mesh->pipeline,
-        source_of(sharing, sizes), rates.link_bytes_per_second / 1e9, rates.read_bytes_per_second / 1e9,
-        rates.operations_per_second / 1e12);
+    string_buffer_append_format(
+        &text,
+        "attention gathers late in %d layers and early in %d%s, shared experts are whole in %d of %d "
+        "stages%s; ",
+        late, layers - late, parallel->row_gather == SLUICE_ROW_GATHER_AUTO ? "" : " as was asked for", whole,
+        sharing->mesh->pipeline,
+        parallel->shared_experts == SLUICE_SHARED_EXPERTS_AUTO ? "" : " as was asked for");
+    string_buffer_append_format(&text, "%s",
+                                sizes->options.device_profile != NULL ? "by the profile"
+                                : are_all_local(sharing)              ? "messages are copies"
+                                                                      : "measured");
+    append_rates(sharing, &text);
+    log_write(LOG_INFO, "engine", "shared rows: %s", string_buffer_text(&text));
+    string_buffer_deinit(&text);
 }
 
 /* The draft layer is on the last stage. */

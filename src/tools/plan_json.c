@@ -131,6 +131,14 @@ static void build_gathers(struct builder *builder, const struct plan *plan, stru
     }
 }
 
+static void build_rates(struct builder *builder, const struct sharing_rates *rates, struct json *object) {
+    struct json *numbers = set_child(builder, object, "sharing_rates", json_new_object());
+    set_real(builder, numbers, "link_bytes_per_second", rates->link_bytes_per_second);
+    set_real(builder, numbers, "link_latency_seconds", rates->link_latency_seconds);
+    set_real(builder, numbers, "read_bytes_per_second", rates->read_bytes_per_second);
+    set_real(builder, numbers, "operations_per_second", rates->operations_per_second);
+}
+
 static void build_layout(struct builder *builder, const struct plan *plan, struct json *object) {
     const struct mesh_shape *mesh = &plan->request.mesh;
     set_count(builder, object, "data_parallel", mesh->data);
@@ -152,6 +160,9 @@ static void build_layout(struct builder *builder, const struct plan *plan, struc
     build_traffic(builder, object, "decode_bytes", &plan->decode_traffic);
     build_traffic(builder, object, "prefill_bytes", &plan->prefill_traffic);
     build_gathers(builder, plan, object);
+    build_rates(builder, &plan->request.rates, object);
+    set(builder, object, "whole_shared_experts",
+        json_new_bool(plan_has_whole_shared_experts(plan->model->model, &plan->request)));
     struct json *stages = set_child(builder, object, "stages", json_new_array());
     for (int s = 0; s < mesh->pipeline; s++) {
         build_stage(builder, &plan->stages[s], append_object(builder, stages));

@@ -156,7 +156,9 @@ static void append_gathers(const struct plan *plan, struct string_buffer *out) {
         separator = ", ";
     }
     if (gather.layer_count > 0) {
-        ADD("\n");
+        ADD("; shared experts are %s\n", plan_has_whole_shared_experts(plan->model->model, &plan->request)
+                                             ? "whole on every rank"
+                                             : "cut");
     }
 }
 

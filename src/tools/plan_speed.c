@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/stage_point.h"
+#include "tools/plan_sharing.h"
 #include "tools/plan_traffic.h"
 
 int plan_groups_in_flight(const struct plan *plan, int64_t running_sequences) {
@@ -77,6 +78,17 @@ static double layer_link_seconds(const struct timing *timing) {
                         traffic->route_bytes + traffic->dispatch_bytes + traffic->combine_bytes, EXCHANGES);
 }
 
+/* First projections of other ranks' rows, which a rank that gathers late leaves to them. */
+static double spared_operations(const struct timing *timing, int index, double rows) {
+    const struct plan_request *request = &timing->plan->request;
+    const struct model *model = timing->plan->model->model;
+    struct attention_rows gathered;
+    model->family->describe_attention_rows(model, numerics_activation_dtype(request->numerics), index,
+                                           &gathered);
+    bool is_spared = plan_shares_rows(request, rows) && plan_gathers_late(request, &gathered);
+    return is_spared ? rows * (1.0 - 1.0 / request->mesh.tensor) * gathered.operations : 0.0;
+}
+
 /* A layer or the draft layer: everything but experts for the replica's rows, experts for those of all
  * replicas. */
 static void add_layer(const struct timing *timing, const struct plan_block *block, int index,
@@ -98,7 +110,8 @@ static void add_layer(const struct timing *timing, const struct plan_block *bloc
     step_work_add(model->model, &dense, timing->masked, model->states.count, &shape, timing->scratch, &work);
     double experts = step_work_distinct_experts(model->model->expert_count, model->model->expert_picks,
                                                 (int64_t)expert_rows);
-    double operations = rows * dense.dense_operations + timing->attention_operations +
+    double operations = rows * dense.dense_operations - spared_operations(timing, index, rows) +
+                        timing->attention_operations +
                         expert_rows * (double)model->model->expert_picks * block->work.expert_operations;
     add_limits(timing->plan, work.bytes + experts * block->work.expert_bytes, operations,
                layer_link_seconds(timing), out);

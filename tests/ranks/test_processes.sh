@@ -68,6 +68,13 @@ chat() { printf 'Tell me a story about a fox.\n' | "$program" chat --model "$mod
 equal "chat" "$(chat)" "$(chat "${ranks[@]}")"
 equal "experts that move" "$alone" "$("$program" generate --model "$model" "${story[@]}" "${ranks[@]}" --enable-eplb \
     --eplb-config '{"num_redundant_experts":2,"step_interval":4,"window_size":10}' 2>/dev/null)"
+# The first rank's choice is everybody's (S-15): indexed layers gather early, the others late.
+echo '{"operations_per_second": 1e12, "compute_share": 1, "read_bytes_per_second": 1e10, "link_bytes_per_second": 4e9}' \
+    >"$work/profile.json"
+equal "chosen gathers" "$alone" "$("$program" generate --model "$model" "${story[@]}" "${ranks[@]}" --sp on \
+    --profile "$work/profile.json" --log-level info 2>"$work/errors")"
+grep -q "shared rows: attention gathers late in 5 layers and early in 3" "$work/errors" ||
+    fail "chosen gathers: $(cat "$work/errors")"
 equal "one rank needs no job" "$alone" "$("$program" generate --model "$model" "${story[@]}" \
     --distributed-executor-backend mpi 2>&1)"
 

@@ -237,6 +237,41 @@ static void each_kind_of_layers_gathers_as_is_faster(void **state) {
 }
 
 /*
+ * S-15: a prompt's step is never predicted to take longer with what is chosen than with either way in all
+ * layers. Late, a rank of T projects what it has of the rows.
+ */
+static void what_is_chosen_is_predicted_to_be_fastest(void **state) {
+    (void)state;
+    static const double links[] = {1e9, 50e9, 450e9};
+    double seconds[3][3];
+    struct plan_fixture fixture;
+    plan_fixture_open(&fixture, "flash", 0, "8xh200", NULL);
+    fixture.request.has_sequence_parallelism = true;
+    fixture.request.step_tokens = 8192;
+    for (int i = 0; i < 3; i++) {
+        fixture.machine.device.link_bytes_per_second = links[i];
+        for (int gather = SLUICE_ROW_GATHER_AUTO; gather <= SLUICE_ROW_GATHER_LATE; gather++) {
+            fixture.request.row_gather = (enum sluice_row_gather)gather;
+            plan_fixture_make(&fixture, 1, 1, 8);
+            seconds[i][gather] = fixture.plan.stages[0].prefill.total;
+        }
+        double early = seconds[i][SLUICE_ROW_GATHER_EARLY];
+        double late = seconds[i][SLUICE_ROW_GATHER_LATE];
+        assert_true(seconds[i][SLUICE_ROW_GATHER_AUTO] <= (early < late ? early : late));
+    }
+    /* 2 window-only layers, 21 indexed and 20 others: bytes of a row more, and operations that are spared. */
+    const struct device_profile *device = &fixture.machine.device;
+    double share = 8192 * 7.0 / 8;
+    double sent = 2 * (8192.0 - 3072) + 21 * (8192.0 - 13312) + 20 * (8192.0 - 7168);
+    double spared = 2 * 4096.0 * (2 * 1536 + 21 * 4096.0 + 20 * 2560);
+    double gain = seconds[2][SLUICE_ROW_GATHER_EARLY] - seconds[2][SLUICE_ROW_GATHER_LATE];
+    expect_near(gain,
+                share * (sent / links[2] + spared / (device->operations_per_second * device->compute_share)),
+                1e-6);
+    plan_fixture_close(&fixture);
+}
+
+/*
  * S-15's variant: rows gathered once in fp8 with their scales, 1.03 bytes of an element. Where all that takes
  * them is fp8, in window-only layers, which the draft layer is too, late sends fewer bytes even so.
  */
@@ -421,6 +456,7 @@ int main(void) {
         cmocka_unit_test(rows_for_attention_are_those_of_the_table),
         cmocka_unit_test(every_kind_of_layers_says_what_it_gathers),
         cmocka_unit_test(each_kind_of_layers_gathers_as_is_faster),
+        cmocka_unit_test(what_is_chosen_is_predicted_to_be_fastest),
         cmocka_unit_test(rows_in_fp8_are_more_than_window_only_layers_send),
         cmocka_unit_test(stages_balance_as_in_the_example),
         cmocka_unit_test(partitions_serve_their_objective),
