@@ -199,6 +199,37 @@ static enum status read_partition(const char *text, struct sluice_parallel_optio
     return STATUS_OK;
 }
 
+/* The number at *at, and *at behind the comma that follows or NULL; 0 if there is none from 1 on. */
+static long next_size(const char **at) {
+    char *end = NULL;
+    errno = 0;
+    long size = strtol(*at, &end, 10);
+    bool is_number = **at >= '0' && **at <= '9' && errno == 0 && (*end == ',' || *end == '\0');
+    *at = *end == ',' ? end + 1 : NULL;
+    return is_number ? size : 0;
+}
+
+/* Stages of different tensor parallelism can be asked for, and are reserved (spec parallelism G-4, CFG-14).
+ */
+static enum status check_stage_sizes(const char *text, int stage_count, int tensor) {
+    int count = 0;
+    bool are_alike = true;
+    for (const char *at = text; at != NULL; count++) {
+        long size = next_size(&at);
+        CHECK(size > 0, STATUS_USAGE,
+              "--pp-tensor-parallel-sizes takes a number of ranks for each stage, such as 4,4,2, not \"%s\"",
+              text);
+        are_alike = are_alike && size == tensor;
+    }
+    CHECK(text == NULL || count == stage_count, STATUS_USAGE,
+          "--pp-tensor-parallel-sizes \"%s\" is for %d stages, but -pp is %d", text, count, stage_count);
+    CHECK(are_alike, STATUS_UNSUPPORTED,
+          "stages of different tensor parallelism (%s) are not supported yet: leave "
+          "--pp-tensor-parallel-sizes out, and -tp is for all",
+          text);
+    return STATUS_OK;
+}
+
 static enum status read_parallel(const struct cli_options *options, struct sluice_parallel_options *out) {
     static const enum sluice_shared_experts shared_experts[] = {
         [CLI_REPLICATE_AUTO] = SLUICE_SHARED_EXPERTS_AUTO,
@@ -224,6 +255,7 @@ static enum status read_parallel(const struct cli_options *options, struct sluic
         .objective = (enum sluice_stage_objective)options->pp_objective,
         .has_movable_experts = options->enable_eplb,
     };
+    TRY(check_stage_sizes(options->pp_tensor_parallel_sizes, out->pipeline, out->tensor));
     if (options->pp_layer_partition != NULL) {
         TRY(read_partition(options->pp_layer_partition, out));
     }

@@ -152,9 +152,10 @@ struct cli_options {
     int moe_comm;        /* enum sluice_expert_exchange */
     int pp_objective;    /* enum sluice_stage_objective */
     bool enable_eplb;
-    const char *eplb_config;        /* JSON */
-    const char *pp_layer_partition; /* "12,12,12,7" */
-    int64_t pp_inflight;            /* 0: one group per stage */
+    const char *eplb_config;              /* JSON */
+    const char *pp_tensor_parallel_sizes; /* "4,4,2" */
+    const char *pp_layer_partition;       /* "12,12,12,7" */
+    int64_t pp_inflight;                  /* 0: one group per stage */
     int64_t pp_buffers;
     int64_t block_size;
     int64_t max_num_seqs;

@@ -112,6 +112,13 @@ static const struct option_row layout_rows[] = {
      .value_name = "N",
      .help = "Ranks that share a context: reserved, more than 1 is refused.",
      FIELD(context_parallel_size)},
+    {.name = "pp-tensor-parallel-sizes",
+     .type = OPTION_TEXT,
+     .commands = CLI_PLAN | RANKS,
+     .value_name = "N,...",
+     .help = "Ranks that share each layer of a stage, stage by stage: reserved, others than "
+             "--tensor-parallel-size are refused.",
+     FIELD(pp_tensor_parallel_sizes)},
     {.name = "enable-expert-parallel",
      .alias = "ep",
      .type = OPTION_FLAG,

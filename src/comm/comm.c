@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "comm/comm_impl.h"
+#include "comm/comm_pass.h"
 #include "device/device_impl.h"
 
 static const double first_deadline_seconds = 600;
@@ -34,6 +34,11 @@ void comm_deinit(struct comm *comm) {
         struct comm_message *next = message->next_owned;
         free(message);
         message = next;
+    }
+    for (struct comm_pass *flight = comm->flights; flight != NULL;) {
+        struct comm_pass *next = flight->next_flight;
+        free(flight);
+        flight = next;
     }
     free(comm->scratch);
     free(comm->shares);
@@ -353,22 +358,42 @@ enum status comm_sum_scatter(struct comm *comm, struct stream *stream, const flo
     return STATUS_OK;
 }
 
-enum status comm_gather(struct comm *comm, struct stream *stream, const void *in, const size_t *offsets,
-                        void *out) {
+enum status comm_start_gather(struct comm *comm, struct stream *stream, const void *in, const size_t *offsets,
+                              void *out, struct comm_flight *flight) {
     uint64_t before = comm->sent_bytes;
+    flight->state = NULL;
     TRY(comm_check_usable(comm, "comm_gather"));
-    enum status status = comm->impl->gather(comm, stream, in, offsets, out);
+    enum status status = comm->impl->start_gather(comm, stream, in, offsets, out, &flight->state);
     count_sent(comm, COMM_TRAFFIC_GATHER, before);
     TRY(status);
     return STATUS_OK;
 }
 
-enum status comm_exchange(struct comm *comm, struct stream *stream, const void *in,
-                          const size_t *send_offsets, void *out, const size_t *receive_offsets) {
+enum status comm_start_exchange(struct comm *comm, struct stream *stream, const void *in,
+                                const size_t *send_offsets, void *out, const size_t *receive_offsets,
+                                struct comm_flight *flight) {
     uint64_t before = comm->sent_bytes;
+    flight->state = NULL;
     TRY(comm_check_usable(comm, "comm_exchange"));
-    enum status status = comm->impl->exchange(comm, stream, in, send_offsets, out, receive_offsets);
+    enum status status =
+        comm->impl->start_exchange(comm, stream, in, send_offsets, out, receive_offsets, &flight->state);
     count_sent(comm, COMM_TRAFFIC_EXCHANGE, before);
     TRY(status);
     return STATUS_OK;
+}
+
+enum status comm_finish(struct comm *comm, struct comm_flight *flight) {
+    void *state = flight->state;
+    flight->state = NULL;
+    if (state != NULL) {
+        TRY(comm->impl->finish(comm, state));
+    }
+    return STATUS_OK;
+}
+
+enum status comm_gather(struct comm *comm, struct stream *stream, const void *in, const size_t *offsets,
+                        void *out) {
+    struct comm_flight flight;
+    TRY(comm_start_gather(comm, stream, in, offsets, out, &flight));
+    return comm_finish(comm, &flight);
 }

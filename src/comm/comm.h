@@ -107,12 +107,29 @@ enum status comm_sum_scatter(struct comm *comm, struct stream *stream, const flo
 enum status comm_gather(struct comm *comm, struct stream *stream, const void *in, const size_t *offsets,
                         void *out);
 
+/* A gather or an exchange that is under way. Zeroed: none. */
+struct comm_flight {
+    void *state;
+};
+
 /*
- * Collective. Bytes send_offsets[r] to send_offsets[r + 1] of `in` go to rank r, which puts them where its
- * own receive_offsets say; the sizes of a pair are equal. `in` and `out` do not overlap.
+ * Collective. Starts what comm_gather does and returns: the memory is the flight's until comm_finish, offsets
+ * are read at once. Other collectives may come in between, flights too: all ranks start and finish them in
+ * the same order. comm_finish waits as long as an operation may, from then on, and nulls; a flight of nothing
+ * is finished. What is never finished ends with the communicator.
  */
-enum status comm_exchange(struct comm *comm, struct stream *stream, const void *in,
-                          const size_t *send_offsets, void *out, const size_t *receive_offsets);
+enum status comm_start_gather(struct comm *comm, struct stream *stream, const void *in, const size_t *offsets,
+                              void *out, struct comm_flight *flight);
+
+/*
+ * The same of an exchange: bytes send_offsets[r] to send_offsets[r + 1] of `in` go to rank r, which puts them
+ * where its own receive_offsets say; the sizes of a pair are equal. `in` and `out` do not overlap.
+ */
+enum status comm_start_exchange(struct comm *comm, struct stream *stream, const void *in,
+                                const size_t *send_offsets, void *out, const size_t *receive_offsets,
+                                struct comm_flight *flight);
+
+enum status comm_finish(struct comm *comm, struct comm_flight *flight);
 
 /* A message that is on its way. Zeroed: none. */
 struct comm_request {

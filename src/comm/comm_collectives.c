@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "comm/comm_pass.h"
 
 /* The rank `distance` behind, so that not all ranks turn to the same one at once. */
@@ -23,7 +24,7 @@ static void copy_bytes(void *to, const void *from, size_t bytes) {
     }
 }
 
-enum status comm_pass_gather(struct comm_pass *pass, const void *in, const size_t *offsets, void *out) {
+static enum status start_gather(struct comm_pass *pass, const void *in, const size_t *offsets, void *out) {
     const struct comm *comm = pass->comm;
     char *bytes = out;
     size_t own_bytes = offsets[comm->rank + 1] - offsets[comm->rank];
@@ -33,22 +34,17 @@ enum status comm_pass_gather(struct comm_pass *pass, const void *in, const size_
         TRY(comm_pass_receive(pass, from, bytes + offsets[from], offsets[from + 1] - offsets[from]));
     }
     copy_bytes(bytes + offsets[comm->rank], in, own_bytes);
+    return STATUS_OK;
+}
+
+enum status comm_pass_gather(struct comm_pass *pass, const void *in, const size_t *offsets, void *out) {
+    TRY(start_gather(pass, in, offsets, out));
     TRY(comm_pass_wait(pass));
     return STATUS_OK;
 }
 
-enum status comm_gather_host(struct comm *comm, struct stream *stream, const void *in, const size_t *offsets,
-                             void *out) {
-    struct comm_pass pass;
-    TRY(comm_pass_begin(comm, stream, "comm_gather", &pass));
-    enum status status = comm_pass_gather(&pass, in, offsets, out);
-    comm_pass_end(&pass);
-    TRY(status);
-    return STATUS_OK;
-}
-
-static enum status pass_exchange(struct comm_pass *pass, const char *in, const size_t *send_offsets,
-                                 char *out, const size_t *receive_offsets) {
+static enum status start_exchange(struct comm_pass *pass, const char *in, const size_t *send_offsets,
+                                  char *out, const size_t *receive_offsets) {
     const struct comm *comm = pass->comm;
     for (int distance = 1; distance < comm->size; distance++) {
         int from = rank_behind(comm, distance);
@@ -60,16 +56,40 @@ static enum status pass_exchange(struct comm_pass *pass, const char *in, const s
     size_t own_bytes = send_offsets[comm->rank + 1] - send_offsets[comm->rank];
     assert(own_bytes == receive_offsets[comm->rank + 1] - receive_offsets[comm->rank]);
     copy_bytes(out + receive_offsets[comm->rank], in + send_offsets[comm->rank], own_bytes);
-    TRY(comm_pass_wait(pass));
     return STATUS_OK;
 }
 
-enum status comm_exchange_host(struct comm *comm, struct stream *stream, const void *in,
-                               const size_t *send_offsets, void *out, const size_t *receive_offsets) {
-    struct comm_pass pass;
-    TRY(comm_pass_begin(comm, stream, "comm_exchange", &pass));
-    enum status status = pass_exchange(&pass, in, send_offsets, out, receive_offsets);
-    comm_pass_end(&pass);
+/* A flight that could not start has landed. */
+static enum status fly(struct comm_pass *pass, enum status status, void **flight) {
+    if (status != STATUS_OK) {
+        comm_pass_land(pass);
+        return error_forward(status, ERROR_HERE);
+    }
+    *flight = pass;
+    return STATUS_OK;
+}
+
+enum status comm_start_gather_host(struct comm *comm, struct stream *stream, const void *in,
+                                   const size_t *offsets, void *out, void **flight) {
+    struct comm_pass *pass;
+    TRY(comm_pass_take_off(comm, stream, "comm_gather", &pass));
+    return fly(pass, start_gather(pass, in, offsets, out), flight);
+}
+
+enum status comm_start_exchange_host(struct comm *comm, struct stream *stream, const void *in,
+                                     const size_t *send_offsets, void *out, const size_t *receive_offsets,
+                                     void **flight) {
+    struct comm_pass *pass;
+    TRY(comm_pass_take_off(comm, stream, "comm_exchange", &pass));
+    return fly(pass, start_exchange(pass, in, send_offsets, out, receive_offsets), flight);
+}
+
+enum status comm_finish_host(struct comm *comm, void *flight) {
+    struct comm_pass *pass = flight;
+    pass->started = clock_seconds();
+    pass->deadline_seconds = comm->deadline_seconds;
+    enum status status = comm_pass_wait(pass);
+    comm_pass_land(pass);
     TRY(status);
     return STATUS_OK;
 }

@@ -61,11 +61,15 @@ struct comm_impl {
     enum status (*sum)(struct comm *comm, struct stream *stream, float *values, int64_t count);
     enum status (*sum_scatter)(struct comm *comm, struct stream *stream, const float *values,
                                const int64_t *first, int64_t width, float *out);
-    enum status (*gather)(struct comm *comm, struct stream *stream, const void *in, const size_t *offsets,
-                          void *out);
-    enum status (*exchange)(struct comm *comm, struct stream *stream, const void *in,
-                            const size_t *send_offsets, void *out, const size_t *receive_offsets);
+    enum status (*start_gather)(struct comm *comm, struct stream *stream, const void *in,
+                                const size_t *offsets, void *out, void **flight);
+    enum status (*start_exchange)(struct comm *comm, struct stream *stream, const void *in,
+                                  const size_t *send_offsets, void *out, const size_t *receive_offsets,
+                                  void **flight);
+    enum status (*finish)(struct comm *comm, void *flight);
 };
+
+struct comm_pass;
 
 struct comm {
     const struct comm_impl *impl;
@@ -78,6 +82,7 @@ struct comm {
     uint64_t sent_bytes_in[COMM_TRAFFIC_COUNT];
     struct comm_message *owned;
     struct comm_message *free;
+    struct comm_pass *flights; /* of collectives that move host memory: all that this end has made */
     void *scratch;
     size_t scratch_bytes;
     int64_t *shares; /* [size + 1]: how comm_sum deals out its values */
@@ -123,9 +128,11 @@ enum status comm_scratch(struct comm *comm, int64_t count, float **out);
 enum status comm_sum_host(struct comm *comm, struct stream *stream, float *values, int64_t count);
 enum status comm_sum_scatter_host(struct comm *comm, struct stream *stream, const float *values,
                                   const int64_t *first, int64_t width, float *out);
-enum status comm_gather_host(struct comm *comm, struct stream *stream, const void *in, const size_t *offsets,
-                             void *out);
-enum status comm_exchange_host(struct comm *comm, struct stream *stream, const void *in,
-                               const size_t *send_offsets, void *out, const size_t *receive_offsets);
+enum status comm_start_gather_host(struct comm *comm, struct stream *stream, const void *in,
+                                   const size_t *offsets, void *out, void **flight);
+enum status comm_start_exchange_host(struct comm *comm, struct stream *stream, const void *in,
+                                     const size_t *send_offsets, void *out, const size_t *receive_offsets,
+                                     void **flight);
+enum status comm_finish_host(struct comm *comm, void *flight);
 
 #endif

@@ -93,8 +93,9 @@ static const struct comm_impl impl_joint = {
     .destroy = destroy_joint,
     .sum = comm_sum_host,
     .sum_scatter = comm_sum_scatter_host,
-    .gather = comm_gather_host,
-    .exchange = comm_exchange_host,
+    .start_gather = comm_start_gather_host,
+    .start_exchange = comm_start_exchange_host,
+    .finish = comm_finish_host,
 };
 
 /* Without its parts. */

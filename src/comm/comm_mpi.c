@@ -296,8 +296,9 @@ static const struct comm_impl impl_mpi = {
     .destroy = destroy_mpi,
     .sum = comm_sum_host,
     .sum_scatter = comm_sum_scatter_host,
-    .gather = comm_gather_host,
-    .exchange = comm_exchange_host,
+    .start_gather = comm_start_gather_host,
+    .start_exchange = comm_start_exchange_host,
+    .finish = comm_finish_host,
 };
 
 /* Own rank `rank` of `size`, as MPI numbers them. */

@@ -1,6 +1,8 @@
 /* Two lists of messages in the order they were started: receives and sends. */
 #include "comm/comm_pass.h"
 
+#include <stdlib.h>
+
 #include "base/clock.h"
 #include "device/device_impl.h"
 
@@ -19,6 +21,38 @@ enum status comm_pass_begin(struct comm *comm, struct stream *stream, const char
         out->end[kind] = &out->first[kind];
     }
     return STATUS_OK;
+}
+
+static enum status take_flight(struct comm *comm, struct comm_pass **out) {
+    struct comm_pass *pass = comm->flights;
+    while (pass != NULL && pass->is_in_flight) {
+        pass = pass->next_flight;
+    }
+    if (pass == NULL) {
+        pass = calloc(1, sizeof *pass);
+        CHECK_MEMORY(pass);
+        pass->next_flight = comm->flights;
+        comm->flights = pass;
+    }
+    *out = pass;
+    return STATUS_OK;
+}
+
+enum status comm_pass_take_off(struct comm *comm, struct stream *stream, const char *operation,
+                               struct comm_pass **out) {
+    struct comm_pass *pass;
+    TRY(take_flight(comm, &pass));
+    struct comm_pass *next = pass->next_flight;
+    TRY(comm_pass_begin(comm, stream, operation, pass));
+    pass->next_flight = next;
+    pass->is_in_flight = true;
+    *out = pass;
+    return STATUS_OK;
+}
+
+void comm_pass_land(struct comm_pass *pass) {
+    comm_pass_end(pass);
+    pass->is_in_flight = false;
 }
 
 static enum status start(struct comm_pass *pass, struct comm_message message) {

@@ -24,8 +24,9 @@ static const struct comm_impl impl_self = {
     .destroy = destroy_self,
     .sum = comm_sum_host,
     .sum_scatter = comm_sum_scatter_host,
-    .gather = comm_gather_host,
-    .exchange = comm_exchange_host,
+    .start_gather = comm_start_gather_host,
+    .start_exchange = comm_start_exchange_host,
+    .finish = comm_finish_host,
 };
 
 enum status comm_self_create(struct comm **out) {

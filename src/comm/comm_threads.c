@@ -320,8 +320,9 @@ static const struct comm_impl impl_threads = {
     .destroy = destroy_threads,
     .sum = comm_sum_host,
     .sum_scatter = comm_sum_scatter_host,
-    .gather = comm_gather_host,
-    .exchange = comm_exchange_host,
+    .start_gather = comm_start_gather_host,
+    .start_exchange = comm_start_exchange_host,
+    .finish = comm_finish_host,
 };
 
 static enum status make_end(struct thread_group *group, int rank) {

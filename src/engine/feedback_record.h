@@ -3,8 +3,9 @@
  * to P-36, A.3).
  *
  * The first part is a head and one record per sampled segment, of a width that the engine's draft limit
- * decides. What few ticks have is a second part, whose size the head says: the sentence of an error, of the
- * tick or of a segment, and log-probabilities, first of what was chosen, then of prompts.
+ * decides; a tick that samples nothing (P-33) has the head alone, which says how it ended and what it took.
+ * What few ticks have is a second part, whose size the head says: the sentence of an error, of the tick or of
+ * a segment, and log-probabilities, first of what was chosen, then of prompts.
  */
 #ifndef SLUICE_ENGINE_FEEDBACK_RECORD_H
 #define SLUICE_ENGINE_FEEDBACK_RECORD_H

@@ -40,6 +40,8 @@ struct found_cut {
     int *first_layers;
     bool is_limited; /* another would be better */
     bool lacks_memory;
+    bool weighs_drafts; /* steps with drafts had a say beside those without */
+    bool is_kept;       /* it is the counted one, and the measured one is hardly better */
 };
 
 static void add_decoding(struct cutting *cutting, int drafts) {
@@ -110,6 +112,8 @@ static void fill_input(struct cutting *cutting) {
         .objective = is_for_state ? PARTITION_BY_PAGES : PARTITION_BY_COST,
         .layer_page_bytes = bytes->layer_page_bytes,
         .last_page_bytes = bytes->last_page_bytes,
+        .dependencies = cutting->model->dependencies,
+        .dependency_count = cutting->model->dependency_count,
     };
 }
 
@@ -151,6 +155,9 @@ static enum status find_cut(const struct partition_input *input, int stages, str
     if (out->lacks_memory) {
         memcpy(out->first_layers, without, bytes);
     }
+    if (status == STATUS_OK) {
+        status = partition_weighs_other(out->lacks_memory ? &unlimited : input, stages, &out->weighs_drafts);
+    }
     free(without);
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }
@@ -165,7 +172,8 @@ static enum status improve_cut(struct cutting *cutting, const struct stage_meter
         count_costs(cutting);
         return STATUS_OK;
     }
-    struct found_cut measured = {.first_layers = malloc(((size_t)stages + 1) * sizeof(int))};
+    size_t bytes = ((size_t)stages + 1) * sizeof(int);
+    struct found_cut measured = {.first_layers = calloc(1, bytes)};
     CHECK_MEMORY(measured.first_layers);
     cutting->has_seconds = true;
     cutting->source = "measured";
@@ -177,9 +185,11 @@ static enum status improve_cut(struct cutting *cutting, const struct stage_meter
     if (status == STATUS_OK) {
         status = partition_loss(&input, stages, cut->first_layers, &loss);
     }
-    if (loss > GAIN_LEAST) {
-        memcpy(cut->first_layers, measured.first_layers, ((size_t)stages + 1) * sizeof(int));
+    cut->is_kept = loss <= GAIN_LEAST && memcmp(cut->first_layers, measured.first_layers, bytes) != 0;
+    if (status == STATUS_OK && !cut->is_kept) {
+        memcpy(cut->first_layers, measured.first_layers, bytes);
         cut->is_limited = measured.is_limited;
+        cut->weighs_drafts = measured.weighs_drafts;
     }
     free(measured.first_layers);
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
@@ -196,8 +206,11 @@ static enum status choose_best(struct cutting *cutting, const struct stage_meter
     if (meter != NULL && stages > 1 && cutting->profile == NULL) {
         TRY(improve_cut(cutting, meter, stages, &cut));
     }
-    snprintf(reason, reason_bytes, "cut for %s%s%s", objective_words[cutting->options->parallel.objective],
-             cutting->point_count > 1 ? ", with drafts and without" : "",
+    snprintf(reason, reason_bytes, "cut for %s%s%s%s", objective_words[cutting->options->parallel.objective],
+             cutting->point_count == 1 ? ""
+             : cut.weighs_drafts       ? ", with drafts and without"
+                                       : ", without drafts",
+             cut.is_kept ? ", as counted, which the best by time beats by less than 3 %" : "",
              cut.lacks_memory ? ", though memory lacks"
              : cut.is_limited ? ", as far as memory allows"
                               : "");
@@ -208,11 +221,11 @@ static enum status choose(struct cutting *cutting, const struct stage_meter *met
                           double *imbalance) {
     const char *named = cutting->options->parallel.layer_partition;
     int stages = cutting->options->parallel.pipeline;
-    char reason[128] = "as was asked for";
+    char reason[160] = "as was asked for";
     add_points(cutting);
     count_costs(cutting);
     fill_input(cutting);
-    TRY(named[0] != '\0' ? partition_parse(named, cutting->model->layer_count, stages, first_layers)
+    TRY(named[0] != '\0' ? partition_read(&cutting->input, named, stages, first_layers)
                          : choose_best(cutting, meter, stages, first_layers, reason, sizeof reason));
     *imbalance = partition_imbalance(&cutting->input, stages, first_layers);
     if (stages > 1) {

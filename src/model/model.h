@@ -46,6 +46,7 @@ struct model_request {
 };
 
 struct model_family;
+struct partition_dependency; /* parallel/partition.h */
 
 /* Facts that every family has. A family's own struct embeds this as its first member. */
 struct model {
@@ -62,6 +63,10 @@ struct model {
     int layer_count; /* of all stages, without draft layers */
     int draft_limit;
     bool has_draft_layer; /* in the checkpoint, whether drafting is on or not */
+    /* Layers that read what an earlier one left, and no boundary carries: a cut leaves them together (spec
+       parallelism P-8). NULL: there are none. */
+    const struct partition_dependency *dependencies;
+    int dependency_count;
 };
 
 /* A row of a step as attention wants it on every rank: bytes that are gathered, and what computing them takes

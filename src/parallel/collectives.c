@@ -14,20 +14,29 @@ void parallel_byte_offsets(const struct row_shares *shares, int ranks, size_t ro
     }
 }
 
-enum status parallel_gather_tensor(const struct step *step, struct gather_group group,
-                                   const struct row_shares *shares, struct tensor own, int64_t count,
-                                   struct tensor *out) {
+enum status parallel_start_gather(const struct step *step, struct gather_group group,
+                                  const struct row_shares *shares, struct tensor own, int64_t count,
+                                  struct tensor *out, struct comm_flight *flight) {
     struct tensor whole = own;
     whole.shape[0] = count;
+    *flight = (struct comm_flight){NULL};
     TRY(device_arena_alloc(step->queue->arena, tensor_bytes(&whole), &whole.data));
     if (!step->queue->is_dry && count > 0) {
         size_t *offsets = step->ranks->offsets;
         parallel_byte_offsets(shares, group.count, (size_t)tensor_row_elements(&own) * dtype_bytes(own.dtype),
                               offsets);
-        TRY(comm_gather(group.comm, step->queue->stream, own.data, offsets, whole.data));
+        TRY(comm_start_gather(group.comm, step->queue->stream, own.data, offsets, whole.data, flight));
     }
     *out = whole;
     return STATUS_OK;
+}
+
+enum status parallel_gather_tensor(const struct step *step, struct gather_group group,
+                                   const struct row_shares *shares, struct tensor own, int64_t count,
+                                   struct tensor *out) {
+    struct comm_flight flight;
+    TRY(parallel_start_gather(step, group, shares, own, count, out, &flight));
+    return comm_finish(group.comm, &flight);
 }
 
 enum status parallel_gather_rows(const struct step *step, const struct placed_rows *own,

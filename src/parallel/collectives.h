@@ -11,7 +11,6 @@
 #ifndef SLUICE_PARALLEL_COLLECTIVES_H
 #define SLUICE_PARALLEL_COLLECTIVES_H
 
-#include "ops/moe_experts.h"
 #include "parallel/rows.h"
 
 /* All rows from own ones; `out` is in the step arena, or the rows themselves where every rank has all (S-2).
@@ -68,20 +67,5 @@ struct picked_rows {
 /* All picked rows (count, width) from the own ones (own_count, width). */
 enum status parallel_gather_picked(const struct step *step, const struct picked_rows *picked,
                                    struct tensor own, struct tensor *out);
-
-/* The experts of a layer, on all ranks. */
-struct layer_experts {
-    int layer; /* by number; the draft layer comes behind the model's */
-    int64_t count;
-};
-
-/*
- * op_moe_experts over experts that lie on several ranks, for own rows: args->bank holds this rank's experts,
- * or its part of all of them, or all where they move; args->x is rows->tensor, and args->out, of activation
- * type, has the own rows. Each result comes from where its expert is, by itself (spec parallelism 5.2, E-9
- * strict).
- */
-enum status parallel_moe_experts(const struct step *step, const struct placed_rows *rows,
-                                 const struct moe_experts_args *args, const struct layer_experts *layer);
 
 #endif

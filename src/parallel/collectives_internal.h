@@ -26,6 +26,11 @@ enum status parallel_gather_tensor(const struct step *step, struct gather_group 
                                    const struct row_shares *shares, struct tensor own, int64_t count,
                                    struct tensor *out);
 
+/* The same; the rows are there, and `own` is free, when the flight is finished. */
+enum status parallel_start_gather(const struct step *step, struct gather_group group,
+                                  const struct row_shares *shares, struct tensor own, int64_t count,
+                                  struct tensor *out, struct comm_flight *flight);
+
 /*
  * Collective. The own rows of a sum over ranks, from F32 parts (rows, ..) of all rows; `out` is inside of
  * `partial`, whose other rows are undefined afterwards.

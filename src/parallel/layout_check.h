@@ -4,9 +4,9 @@
  * The table of codes, and where each is checked: 02, 03, 07, 08 and 09 in weights/tensor_part.h, 05 and 06 in
  * parallel/partition.h, 11 in engine/sequence.h, 15 in engine/rank_memory.h, 18 and 21 in
  * engine/rank_identity.h, all others here. 12 and 13 cannot come about: no option puts the draft layer on
- * another stage than the last, and no experts are fused with their exchange; nor can the half of 14 about
- * stages of different tensor parallelism, for one -tp is for all. Each sentence has what the specification's
- * table demands. Pure functions; any thread.
+ * another stage than the last, and no experts are fused with their exchange. The half of 14 about stages that
+ * are unlike each other is in cli/engine_options.c and tools/plan_machine.c, where they can be asked for.
+ * Each sentence has what the specification's table demands. Pure functions; any thread.
  */
 #ifndef SLUICE_PARALLEL_LAYOUT_CHECK_H
 #define SLUICE_PARALLEL_LAYOUT_CHECK_H

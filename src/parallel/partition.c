@@ -81,17 +81,6 @@ static const struct partition_dependency *torn_by(const struct partition_input *
     return NULL;
 }
 
-enum status partition_check(const struct partition_input *input, int stage_count, const int *first_layers) {
-    for (int stage = 1; stage < stage_count; stage++) {
-        const struct partition_dependency *pair = torn_by(input, first_layers[stage]);
-        CHECK(pair == NULL, STATUS_BAD_CONFIG,
-              "the cut before layer %d separates layer %d from layer %d, which reads what it left: choose a "
-              "partition that keeps both on one stage",
-              first_layers[stage], pair->earlier_layer, pair->later_layer);
-    }
-    return STATUS_OK;
-}
-
 static enum status parse_number(const char **at, long *out) {
     char *end = NULL;
     errno = 0;
@@ -130,6 +119,19 @@ enum status partition_parse(const char *text, int layer_count, int stage_count, 
     CHECK(sum == layer_count, STATUS_USAGE, "the layer partition \"%s\" has %ld layers in all, expected %d",
           text, sum, layer_count);
     first_layers[stage_count] = layer_count;
+    return STATUS_OK;
+}
+
+enum status partition_read(const struct partition_input *input, const char *text, int stage_count,
+                           int *first_layers) {
+    TRY(partition_parse(text, input->layer_count, stage_count, first_layers));
+    for (int stage = 1; stage < stage_count; stage++) {
+        const struct partition_dependency *pair = torn_by(input, first_layers[stage]);
+        CHECK(pair == NULL, STATUS_BAD_CONFIG,
+              "the cut before layer %d separates layer %d from layer %d, which reads what it left: choose a "
+              "partition that keeps both on one stage",
+              first_layers[stage], pair->earlier_layer, pair->later_layer);
+    }
     return STATUS_OK;
 }
 
@@ -290,6 +292,11 @@ static enum status run_search(struct search *search, int *first_layers) {
     const struct partition_input *input = search->input;
     fill_sums(search);
     search->largest_value = fill_tables(search, false);
+    CHECK(isfinite(search->largest_value) || input->layer_bytes != NULL, STATUS_BAD_CONFIG,
+          "%d layers cannot be cut for %d stages, since some read what others left and stay with them: use "
+          "fewer "
+          "stages",
+          input->layer_count, search->stage_count);
     CHECK(isfinite(search->largest_value), STATUS_OUT_OF_MEMORY,
           "no partition of %d layers over %d stages fits into %.2f GB per rank: use more ranks, a shorter "
           "context or fewer sequences",
@@ -349,6 +356,17 @@ enum status partition_choose(const struct partition_input *input, int stage_coun
     struct search search = {.input = input, .stage_count = stage_count};
     enum status status = search_best(&search, first_layers);
     free_search(&search);
+    return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
+}
+
+enum status partition_weighs_other(const struct partition_input *input, int stage_count, bool *weighs) {
+    struct search search = {.input = input, .stage_count = stage_count};
+    int *best = malloc(((size_t)stage_count + 1) * sizeof *best);
+    CHECK_MEMORY(best);
+    enum status status = search_best(&search, best);
+    *weighs = status == STATUS_OK && search.other_scale > 0.0;
+    free_search(&search);
+    free(best);
     return status == STATUS_OK ? STATUS_OK : error_forward(status, ERROR_HERE);
 }
 

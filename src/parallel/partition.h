@@ -8,6 +8,7 @@
 #ifndef SLUICE_PARALLEL_PARTITION_H
 #define SLUICE_PARALLEL_PARTITION_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -60,7 +61,7 @@ struct partition_input {
  * The partition that serves the objective best, of those that fit into memory and keep dependent layers
  * together (P-3, P-5). Among equals the most even one (least sum of squares), then the one with fewer layers
  * on the last stage, then on the first, then on the second and so on. BAD_CONFIG if there are more stages
- * than P-1 allows; OUT_OF_MEMORY if no partition fits. first_layers: [stage_count + 1].
+ * than P-1 or dependencies allow; OUT_OF_MEMORY if no partition fits. first_layers: [stage_count + 1].
  */
 enum status partition_choose(const struct partition_input *input, int stage_count, int *first_layers);
 
@@ -72,13 +73,20 @@ enum status partition_loss(const struct partition_input *input, int stage_count,
                            double *loss);
 
 /*
+ * Whether the other kind of steps has a say in what partition_choose chooses: false if there is none, or it
+ * promises too little. Errors as there.
+ */
+enum status partition_weighs_other(const struct partition_input *input, int stage_count, bool *weighs);
+
+/*
  * The partition that a user wrote: "12,12,12,7", as many layers as the model has on as many stages (P-2).
  * USAGE says what is wrong with it.
  */
 enum status partition_parse(const char *text, int layer_count, int stage_count, int *first_layers);
 
-/* BAD_CONFIG with both layers if a cut separates dependent ones (P-8). */
-enum status partition_check(const struct partition_input *input, int stage_count, const int *first_layers);
+/* The same, if it keeps dependent layers together (P-8); else BAD_CONFIG with two that it separates. */
+enum status partition_read(const struct partition_input *input, const char *text, int stage_count,
+                           int *first_layers);
 
 /* What stage `stage` costs, and what it holds. */
 double partition_stage_cost(const struct partition_input *input, int stage_count, const int *first_layers,

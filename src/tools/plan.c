@@ -148,6 +148,8 @@ static enum status choose_partition(struct making *making) {
         .layer_bytes = making->layer_bytes,
         .objective = is_for_state ? PARTITION_BY_PAGES : PARTITION_BY_COST,
         .layer_page_bytes = making->layer_page_bytes,
+        .dependencies = plan->model->model->dependencies,
+        .dependency_count = plan->model->model->dependency_count,
     };
     TRY(make_loads(making, loads, &are_two));
     set_load(&input, &loads[0]);
@@ -155,7 +157,7 @@ static enum status choose_partition(struct making *making) {
     TRY(plan_layer_bytes(plan, making->blocks, making->layer_bytes, making->layer_page_bytes));
     TRY(fill_end_bytes(making, &input));
     if (plan->request.layer_partition != NULL) {
-        TRY(partition_parse(plan->request.layer_partition, input.layer_count, stages, plan->first_layers));
+        TRY(partition_read(&input, plan->request.layer_partition, stages, plan->first_layers));
     } else if (partition_choose(&input, stages, plan->first_layers) != STATUS_OK) {
         /* Nothing fits: the ledger of the best partition by time says by how much. */
         input.layer_bytes = NULL;

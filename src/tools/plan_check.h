@@ -19,7 +19,10 @@ enum status plan_check_request(const struct plan_model *model, const struct plan
  */
 enum status plan_check_files(const struct plan_model *model, const struct checkpoint *checkpoint);
 
-/* Appends a line for each thing that works but is not as it should be. */
+/*
+ * Appends a line for each thing that works but is not as it should be. That a rank has few heads is none: no
+ * kernel of the cpu backend pads them (spec parallelism G-13).
+ */
 void plan_append_warnings(const struct plan *plan, struct string_buffer *out);
 
 #endif

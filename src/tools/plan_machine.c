@@ -132,10 +132,20 @@ static enum status describe_device(const char *option, const struct device_row *
     return STATUS_OK;
 }
 
+/* Stages on devices of different kinds are reserved (spec parallelism G-4, CFG-14). */
+static enum status check_one_kind(const char *option, const char *text) {
+    CHECK(text == NULL || strchr(text, ',') == NULL, STATUS_UNSUPPORTED,
+          "--%s \"%s\": stages on devices of different kinds are not supported yet, so name one kind", option,
+          text);
+    return STATUS_OK;
+}
+
 static enum status read_devices(const struct plan_machine_request *request, struct plan_machine *out) {
     const char *rest = NULL;
     CHECK(request->gpus != NULL || request->hosts != NULL, STATUS_USAGE,
           "describe the machine by --gpus, such as 8x141GB, or by --hosts, such as 2x128GB");
+    TRY(check_one_kind("gpus", request->gpus));
+    TRY(check_one_kind("hosts", request->hosts));
     out->host_count = 1;
     out->devices_per_host = 1;
     out->device.network_bytes_per_second = NETWORK_OF_HOSTS;

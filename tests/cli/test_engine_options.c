@@ -128,6 +128,24 @@ static void test_speculation(void **state) {
     }
 }
 
+/* G-4, CFG-14: what is reserved can be said, and is refused where it is not what there is. */
+static void test_reserved_layouts(void **state) {
+    (void)state;
+    struct cli_engine_options out;
+    const char *const same[] = {"-pp", "2", "-tp", "4", "--pp-tensor-parallel-sizes", "4,4", NULL};
+    const char *const other[] = {"-pp", "2", "-tp", "4", "--pp-tensor-parallel-sizes", "4,2", NULL};
+    static const char *const wrong[] = {"",     "4,4,", "4,,4", "4,x", "4,0",
+                                        "4,-4", " 4,4", "4;4",  "4",   "4,4,4"};
+    assert_int_equal(read_engine(same, &out), STATUS_OK);
+    assert_int_equal(read_engine(other, &out), STATUS_UNSUPPORTED);
+    assert_non_null(strstr(error_last()->message, "stages of different tensor parallelism (4,2)"));
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        const char *const argv[] = {"-pp", "2", "-tp", "4", "--pp-tensor-parallel-sizes", wrong[i], NULL};
+        assert_int_equal(read_engine(argv, &out), STATUS_USAGE);
+        assert_non_null(strstr(error_last()->message, wrong[i]));
+    }
+}
+
 /* M-17: drafts are accepted in ways that lose nothing, or not at all: what else there is elsewhere is
  * refused. */
 static void test_other_acceptance_is_refused(void **state) {
@@ -158,6 +176,7 @@ int main(void) {
         cmocka_unit_test(test_engine_words),
         cmocka_unit_test(test_front_words),
         cmocka_unit_test(test_speculation),
+        cmocka_unit_test(test_reserved_layouts),
         cmocka_unit_test(test_other_acceptance_is_refused),
     };
     log_set_level(LOG_ERROR);

@@ -86,6 +86,10 @@ refuse "no model" 2 "--config or a checkpoint by --model" --gpus 8xh200
 refuse "both" 2 "either a config.json" --config "$flash" --model "$2/models/mini-v4" --gpus 8xh200
 refuse "no machine" 2 "--gpus, such as 8x141GB" --config "$flash"
 refuse "ranks" 2 "there are 8 devices" --config "$flash" --gpus 8xh200 -tp 4
+refuse "kinds of devices" 1 "stages on devices of different kinds" --config "$flash" --gpus 4xh200,4x80GB
+refuse "kinds of hosts" 1 "stages on devices of different kinds" --config "$flash" --hosts 1x64GB,1x128GB
+refuse "sizes of stages" 1 "stages of different tensor parallelism (4,2)" --config "$flash" --gpus 8xh200 -pp 2 -tp 4 \
+    --pp-tensor-parallel-sizes 4,2
 refuse "heads" 1 "cannot deal out 64 attention heads" --config "$flash" --gpus 3xh200 -tp 3
 refuse "groups" 1 "o_groups" --config "$flash" --gpus 8xh200 --hosts 2 -tp 16
 refuse "stages" 1 "at most 44" --config "$flash" --gpus 45xh200 -pp 45

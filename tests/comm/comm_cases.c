@@ -166,6 +166,13 @@ static int pair_bytes(uint64_t seed, int from, int to, int bytes_max) {
     return oracle_number(seed, place, 4) == 0 ? 0 : oracle_number(seed, place + 1000, bytes_max);
 }
 
+static enum status exchange(struct comm *comm, const void *in, const size_t *send, void *out,
+                            const size_t *receive) {
+    struct comm_flight flight;
+    TRY(comm_start_exchange(comm, NULL, in, send, out, receive, &flight));
+    return comm_finish(comm, &flight);
+}
+
 static int check_exchange(struct comm *comm, uint64_t seed, int bytes_max) {
     int failure_count = 0;
     int rank = comm_rank(comm);
@@ -183,7 +190,7 @@ static int check_exchange(struct comm *comm, uint64_t seed, int bytes_max) {
         oracle_fill(expected + receive[i], seed, i, rank, (int)(receive[i + 1] - receive[i]));
     }
     out[receive[comm_size(comm)]] = CANARY;
-    EXPECT(comm_exchange(comm, NULL, in, send, out, receive) == STATUS_OK);
+    EXPECT(exchange(comm, in, send, out, receive) == STATUS_OK);
     EXPECT(memcmp(out, expected, receive[comm_size(comm)]) == 0);
     EXPECT(out[receive[comm_size(comm)]] == CANARY);
     free(in);
@@ -196,6 +203,59 @@ int case_exchange(struct comm *comm) {
     int failure_count = 0;
     for (uint64_t seed = 0; seed < 20; seed++) {
         failure_count += check_exchange(comm, seed, seed < 10 ? 30 : BYTES_MAX);
+    }
+    return failure_count;
+}
+
+/* A gather that is under way. */
+struct gather_flight {
+    struct comm_flight flight;
+    unsigned char own[BYTES_MAX];
+    unsigned char *out;
+    unsigned char *expected;
+    size_t bytes;
+};
+
+static int start_gather_flight(struct comm *comm, uint64_t seed, struct gather_flight *out) {
+    int failure_count = 0;
+    int rank = comm_rank(comm);
+    size_t offsets[RANKS_MAX + 1];
+    out->bytes = choose_offsets(seed, comm_size(comm), BYTES_MAX, offsets);
+    out->expected = get_memory(out->bytes);
+    out->out = get_memory(out->bytes);
+    for (int i = 0; i < comm_size(comm); i++) {
+        oracle_fill(out->expected + offsets[i], seed, i, 0, (int)(offsets[i + 1] - offsets[i]));
+    }
+    oracle_fill(out->own, seed, rank, 0, (int)(offsets[rank + 1] - offsets[rank]));
+    EXPECT(comm_start_gather(comm, NULL, out->own, offsets, out->out, &out->flight) == STATUS_OK);
+    memset(offsets, CANARY, sizeof offsets); /* they were read */
+    return failure_count;
+}
+
+static int finish_gather_flight(struct comm *comm, struct gather_flight *flight) {
+    int failure_count = 0;
+    EXPECT(comm_finish(comm, &flight->flight) == STATUS_OK);
+    EXPECT(flight->flight.state == NULL);
+    EXPECT(comm_finish(comm, &flight->flight) == STATUS_OK);
+    EXPECT(memcmp(flight->out, flight->expected, flight->bytes) == 0);
+    free(flight->out);
+    free(flight->expected);
+    return failure_count;
+}
+
+/* Flights with everything else in between, several at once, and finished in another order than started. */
+int case_flights(struct comm *comm) {
+    int failure_count = 0;
+    for (uint64_t seed = 500; seed < 510; seed++) {
+        struct gather_flight first;
+        struct gather_flight second;
+        failure_count += start_gather_flight(comm, seed, &first);
+        failure_count += check_sum(comm, seed, 5000);
+        failure_count += start_gather_flight(comm, seed + 100, &second);
+        failure_count += check_gather(comm, seed + 200, BYTES_MAX, true);
+        failure_count += finish_gather_flight(comm, seed % 2 == 0 ? &first : &second);
+        failure_count += check_exchange(comm, seed, BYTES_MAX);
+        failure_count += finish_gather_flight(comm, seed % 2 == 0 ? &second : &first);
     }
     return failure_count;
 }
@@ -499,7 +559,7 @@ int case_sent_bytes(struct comm *comm) {
     EXPECT(comm_sent_bytes(comm) - before == direct_sum_bytes(comm_size(comm), FEW * sizeof(float)));
     float *out = get_memory(whole_bytes);
     before = comm_sent_bytes(comm);
-    EXPECT(comm_exchange(comm, NULL, values, offsets, out, offsets) == STATUS_OK);
+    EXPECT(exchange(comm, values, offsets, out, offsets) == STATUS_OK);
     EXPECT((comm_sent_bytes(comm) - before) * size == (size - 1) * whole_bytes);
     /* Of each kind by itself: nothing else was sent by this end. */
     EXPECT(comm_sent_bytes_in(comm, COMM_TRAFFIC_GATHER) - kinds[COMM_TRAFFIC_GATHER] ==
@@ -577,6 +637,7 @@ int case_idle_root(struct comm *comm) {
 
 int all_cases(struct comm *comm, int random_count) {
     return case_sums(comm) + case_scattered_sums(comm) + case_gather(comm) + case_exchange(comm) +
-           case_broadcast(comm) + case_agree(comm) + case_messages(comm) + case_wrong_size(comm) +
-           case_early_receives(comm) + case_sent_bytes(comm) + case_random(comm, 1000, random_count);
+           case_flights(comm) + case_broadcast(comm) + case_agree(comm) + case_messages(comm) +
+           case_wrong_size(comm) + case_early_receives(comm) + case_sent_bytes(comm) +
+           case_random(comm, 1000, random_count);
 }

@@ -28,6 +28,7 @@ int case_scattered_sums(struct comm *comm);
 int case_gather(struct comm *comm);
 int case_idle_root(struct comm *comm);
 int case_exchange(struct comm *comm);
+int case_flights(struct comm *comm);
 int case_broadcast(struct comm *comm);
 int case_agree(struct comm *comm);
 int case_messages(struct comm *comm);

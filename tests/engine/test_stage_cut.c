@@ -11,11 +11,16 @@
 
 #include <cmocka.h>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "base/arena.h"
+#include "base/log.h"
 #include "engine/stage_cut.h"
 #include "lib/json.h"
 #include "model/model_registry.h"
 #include "model/step_work.h"
+#include "parallel/partition.h"
 
 enum { STAGES_MAX = 8, FLASH_LAYERS = 43, CONFIG_BYTES_MAX = 1 << 20 };
 
@@ -323,6 +328,58 @@ static void the_design_point_is_measured(void **state) {
     arena_deinit(&fixture.arena);
 }
 
+/* What the log says of a cut, which succeeds. */
+static void expect_log(struct fixture *fixture, struct fake_meter *fake, const char *sentence) {
+    static const char path[] = "stage_cut_log.txt";
+    char text[1024] = "";
+    fflush(stderr);
+    int saved = dup(STDERR_FILENO);
+    int log = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    assert_true(saved >= 0 && log >= 0);
+    log_set_level(LOG_INFO);
+    dup2(log, STDERR_FILENO);
+    enum status status = cut_with(fixture, "", fake);
+    dup2(saved, STDERR_FILENO);
+    log_set_level(LOG_WARNING);
+    assert_int_equal(status, STATUS_OK);
+    assert_true(pread(log, text, sizeof text - 1, 0) > 0);
+    close(saved);
+    close(log);
+    assert_int_equal(remove(path), 0);
+    if (strstr(text, sentence) == NULL) {
+        fail_msg("the log has no \"%s\": %s", sentence, text);
+    }
+}
+
+/*
+ * The rule that held: nothing is said of drafts that cannot be chosen. A step with one brings 1.77 tokens
+ * (P-7), so such steps have a say if the best cut for them takes at most 1.77 / 1.2 = 1.475 times the
+ * other's. That is 22 s with a head of 1 s on two stages, for which 32.45 s may be taken: with 21 s for head
+ * and draft it is 32 s, with 24 s 33.5 s. Counted they have a say.
+ */
+static void the_log_says_which_rule_held(void **state) {
+    (void)state;
+    struct fixture fixture;
+    struct fake_meter meter = {.last = 1.0, .last_of_second = 21.0};
+    open_flash(&fixture, 1, 1, 2);
+    expect_log(&fixture, NULL, "MB) a step, counted; cut for decoding; the slowest");
+    fixture.options.draft.is_adaptive = true;
+    expect_log(&fixture, &meter,
+               " ms) a step without drafts, measured; cut for decoding, with drafts and without; ");
+    meter.last_of_second = 24.0;
+    expect_log(&fixture, &meter, " ms) a step without drafts, measured; cut for decoding, without drafts; ");
+    /* See above: 24, 19 is nearly as good. */
+    meter = (struct fake_meter){.last = 6.3, .last_of_second = 60.0};
+    expect_log(&fixture, &meter,
+               "cut for decoding, with drafts and without, as counted, which the best by time beats by less "
+               "than 3 %; ");
+    fixture.limits[0] = 1.06e9 + 9.5 * 3.6e9;
+    expect_log(&fixture, &meter, "cut for decoding, without drafts, as far as memory allows; ");
+    fixture.options.parallel.objective = SLUICE_STAGES_FOR_STATE;
+    expect_log(&fixture, NULL, "cut for most tokens of state, without drafts, as far as memory allows; ");
+    arena_deinit(&fixture.arena);
+}
+
 /* Nothing to choose, or a meter that fails: counts. */
 static void nothing_is_measured_in_vain(void **state) {
     (void)state;
@@ -434,6 +491,25 @@ static void wrong_partitions_are_refused(void **state) {
     arena_deinit(&fixture.arena);
 }
 
+/* P-8, CFG-06: layers that a model declares to need each other, in a cut of one's own and in the best one. */
+static void dependent_layers_stay_together(void **state) {
+    (void)state;
+    static const struct partition_dependency pair = {.earlier_layer = 11, .later_layer = 12};
+    struct fixture fixture;
+    open_flash(&fixture, 0, 1, 4);
+    assert_int_equal(cut(&fixture, ""), STATUS_OK);
+    assert_int_equal(fixture.first_layers[1], 12);
+    fixture.model->dependencies = &pair;
+    fixture.model->dependency_count = 1;
+    assert_int_equal(cut(&fixture, ""), STATUS_OK);
+    assert_int_equal(fixture.first_layers[1], 11);
+    assert_int_equal(cut(&fixture, "13,11,12,7"), STATUS_OK);
+    assert_int_equal(cut(&fixture, "12,12,12,7"), STATUS_BAD_CONFIG);
+    assert_non_null(strstr(error_last()->message, "layer 11"));
+    assert_non_null(strstr(error_last()->message, "layer 12"));
+    arena_deinit(&fixture.arena);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(design_points_are_those_of_the_specification),
@@ -447,11 +523,13 @@ int main(void) {
         cmocka_unit_test(the_counted_cut_stays_if_it_is_nearly_as_good),
         cmocka_unit_test(both_kinds_of_steps_decide_what_is_nearly_as_good),
         cmocka_unit_test(the_design_point_is_measured),
+        cmocka_unit_test(the_log_says_which_rule_held),
         cmocka_unit_test(nothing_is_measured_in_vain),
         cmocka_unit_test(measured_cuts_fit_into_memory),
         cmocka_unit_test(a_profile_goes_before_measurements),
         cmocka_unit_test(incomplete_profiles_are_refused),
         cmocka_unit_test(wrong_partitions_are_refused),
+        cmocka_unit_test(dependent_layers_stay_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

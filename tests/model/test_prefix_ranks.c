@@ -14,9 +14,9 @@
 
 #include <dirent.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "support/process_pair.h"
 #include "support/request_fixture.h"
 #include "weights/fixture.h"
 
@@ -37,6 +37,10 @@ struct fixture {
     char small_model[FIXTURE_PATH_BYTES];
 };
 
+/* One of each kind, and the draft layer: a long prompt takes its time in layers. */
+static const struct config_change few_layers[] = {
+    {"num_hidden_layers", "3"}, {"compress_ratios", "[0, 4, 128, 0]"}, {"num_hash_layers", "1"}};
+
 /* Those that have whole pages. */
 static int set_up(void **state) {
     struct fixture *fixture = calloc(1, sizeof *fixture);
@@ -50,7 +54,7 @@ static int set_up(void **state) {
     }
     assert_in_range(fixture->count, TESTS_ARE_SHORT ? 1 : REQUESTS_RUN, REQUESTS_RUN);
     fixture_make(fixture->small_model);
-    model_synthesise(fixture->small_model, LAYOUT_CONFIG, NULL, 0);
+    model_synthesise(fixture->small_model, TINY_CONFIG, few_layers, sizeof few_layers / sizeof few_layers[0]);
     *state = fixture;
     return 0;
 }
@@ -322,25 +326,23 @@ static void gaps_close(void **state) {
     }
 }
 
-/* Two processes of several ranks each work on one directory at once. */
-static void two_jobs_share_a_directory(void **state) {
+/* Part of two_jobs_share_a_directory. */
+static void run_thrice(void *context, const char *process) {
     static const struct layout pipeline = {2, 1, 0, 1};
-    struct fixture *fixture = *state;
-    fixture_make(fixture->directory);
-    pid_t child = fork();
-    assert_true(child >= 0);
+    struct fixture *fixture = context;
     struct sluice_engine *engine = open_engine(fixture, pipeline);
     for (int round = 0; round < 3; round++) {
-        run_in(fixture, engine, 2, child == 0 ? "child" : "parent");
+        run_in(fixture, engine, 2, process);
         EXPECT_OK(sluice_engine_clear_prefix_cache(engine));
     }
     sluice_engine_close(&engine);
-    if (child == 0) {
-        _exit(0);
-    }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* Two processes of several ranks each work on one directory at once. */
+static void two_jobs_share_a_directory(void **state) {
+    struct fixture *fixture = *state;
+    fixture_make(fixture->directory);
+    process_pair_run(run_thrice, fixture);
     fixture_remove(fixture->directory);
 }
 

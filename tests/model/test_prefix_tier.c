@@ -12,14 +12,15 @@
 #include <cmocka.h>
 
 #include <dirent.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "support/process_pair.h"
 #include "support/request_fixture.h"
 #include "support/round_driver.h"
 #include "weights/fixture.h"
 
-enum { TIER_REQUESTS = 20 };
+/* Of the planned requests: prompts of up to three whole pages, of one if tests are short. */
+enum { FIRST_REQUEST = TESTS_ARE_SHORT ? 5 : 30, END_REQUEST = TESTS_ARE_SHORT ? 13 : 46 };
 
 struct fixture {
     void *requests; /* struct request_fixture */
@@ -55,7 +56,7 @@ static struct sluice_engine *open_engine(const struct fixture *fixture, int draf
 static size_t run(struct fixture *fixture, struct sluice_engine *engine, const char *what) {
     struct request_fixture *requests = fixture->requests;
     size_t cached = 0;
-    for (int i = 0; i < TIER_REQUESTS; i++) {
+    for (int i = FIRST_REQUEST; i < END_REQUEST; i++) {
         struct sluice_request *request = request_submit(engine, &requests->requests[i], 0);
         request_expect_same(requests, i, request, what);
         cached += sluice_request_state(request).cached_prompt_tokens;
@@ -68,7 +69,7 @@ static size_t run(struct fixture *fixture, struct sluice_engine *engine, const c
 static size_t cacheable(const struct fixture *fixture) {
     const struct request_fixture *requests = fixture->requests;
     size_t tokens = 0;
-    for (int i = 0; i < TIER_REQUESTS; i++) {
+    for (int i = FIRST_REQUEST; i < END_REQUEST; i++) {
         tokens += (requests->requests[i].prompt_count - 1) / 128 * 128;
     }
     return tokens;
@@ -98,7 +99,7 @@ static void test_counters(void **state) {
     run(fixture, engine, "first");
     sluice_engine_close(&engine);
     engine = open_engine(fixture, 0);
-    for (int i = 0; i < TIER_REQUESTS; i++) {
+    for (int i = FIRST_REQUEST; i < END_REQUEST; i++) {
         struct sluice_request *request = request_submit(engine, &requests->requests[i], 0);
         sluice_request_wait(request, SIZE_MAX, SIZE_MAX, -1.0);
         sluice_request_release(&request);
@@ -120,11 +121,11 @@ static void test_counters(void **state) {
 static void test_drafts_are_those_of_a_cold_run(void **state) {
     struct fixture *fixture = *state;
     struct request_fixture *requests = fixture->requests;
-    size_t accepted[TIER_REQUESTS];
+    size_t accepted[END_REQUEST];
     fixture_make(fixture->directory);
     for (int round = 0; round < 2; round++) {
         struct sluice_engine *engine = open_engine(fixture, 3);
-        for (int i = 0; i < TIER_REQUESTS; i++) {
+        for (int i = FIRST_REQUEST; i < END_REQUEST; i++) {
             /* Cold each time in the first round: what the disk has is of this very engine's making. */
             struct sluice_request_options options = sluice_request_options_default();
             struct sluice_request *request;
@@ -207,8 +208,8 @@ static void test_other_numerics_share_nothing(void **state) {
     options.prefix_cache_directory = fixture->directory;
     EXPECT_OK(sluice_engine_open(&options, &engine));
     struct request_fixture *requests = fixture->requests;
-    int longest = 0;
-    for (int i = 0; i < TIER_REQUESTS; i++) {
+    int longest = FIRST_REQUEST;
+    for (int i = FIRST_REQUEST; i < END_REQUEST; i++) {
         longest = requests->requests[i].prompt_count > requests->requests[longest].prompt_count ? i : longest;
     }
     struct sluice_request *request = request_submit(engine, &requests->requests[longest], 0);
@@ -217,6 +218,10 @@ static void test_other_numerics_share_nothing(void **state) {
     sluice_engine_close(&engine);
     fixture_remove(fixture->directory);
 }
+
+/* One of each kind: a long prompt takes its time in layers. */
+static const struct config_change few_layers[] = {
+    {"num_hidden_layers", "3"}, {"compress_ratios", "[0, 4, 128, 0]"}, {"num_hash_layers", "1"}};
 
 /* A long prefix is read in pieces, one in each round of who answers meanwhile. */
 static void test_answers_go_on_while_a_prefix_is_read(void **state) {
@@ -230,7 +235,7 @@ static void test_answers_go_on_while_a_prefix_is_read(void **state) {
     char model[FIXTURE_PATH_BYTES];
     fixture_make(fixture->directory);
     fixture_make(model);
-    model_synthesise(model, LAYOUT_CONFIG, NULL, 0);
+    model_synthesise(model, TINY_CONFIG, few_layers, sizeof few_layers / sizeof few_layers[0]);
     model_random_tokens(11, TINY_VOCABULARY, prompt, TOKENS);
     options.model_directory = model;
     options.context_tokens = TOKENS + 100;
@@ -262,24 +267,22 @@ static void test_answers_go_on_while_a_prefix_is_read(void **state) {
     fixture_remove(fixture->directory);
 }
 
+/* Part of test_two_processes_share_a_directory. */
+static void run_thrice(void *context, const char *process) {
+    struct fixture *fixture = context;
+    struct sluice_engine *engine = open_engine(fixture, 1);
+    for (int round = 0; round < 3; round++) {
+        run(fixture, engine, process);
+        EXPECT_OK(sluice_engine_clear_prefix_cache(engine));
+    }
+    sluice_engine_close(&engine);
+}
+
 /* Two processes work on one directory at once, and both give what each request gives alone. */
 static void test_two_processes_share_a_directory(void **state) {
     struct fixture *fixture = *state;
     fixture_make(fixture->directory);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    struct sluice_engine *engine = open_engine(fixture, 1);
-    for (int round = 0; round < 3; round++) {
-        run(fixture, engine, child == 0 ? "child" : "parent");
-        EXPECT_OK(sluice_engine_clear_prefix_cache(engine));
-    }
-    sluice_engine_close(&engine);
-    if (child == 0) {
-        _exit(0);
-    }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    process_pair_run(run_thrice, fixture);
     fixture_remove(fixture->directory);
 }
 

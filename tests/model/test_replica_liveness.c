@@ -57,10 +57,12 @@ static struct {
     atomic_int bad_draft_in;  /* draft passes until one gives no numbers, which is the last; 0: none does */
 } watch = {.random = 88172645463325252u, .victim = -1};
 
-enum status __real_comm_exchange(struct comm *comm, struct stream *stream, const void *in,
-                                 const size_t *send_offsets, void *out, const size_t *receive_offsets);
-enum status __wrap_comm_exchange(struct comm *comm, struct stream *stream, const void *in,
-                                 const size_t *send_offsets, void *out, const size_t *receive_offsets);
+enum status __real_comm_start_exchange(struct comm *comm, struct stream *stream, const void *in,
+                                       const size_t *send_offsets, void *out, const size_t *receive_offsets,
+                                       struct comm_flight *flight);
+enum status __wrap_comm_start_exchange(struct comm *comm, struct stream *stream, const void *in,
+                                       const size_t *send_offsets, void *out, const size_t *receive_offsets,
+                                       struct comm_flight *flight);
 enum status __real_lockstep_agree(struct comm *leaders, uint64_t number, const struct lockstep_wish *own,
                                   struct lockstep_tick *out);
 enum status __wrap_lockstep_agree(struct comm *leaders, uint64_t number, const struct lockstep_wish *own,
@@ -84,10 +86,11 @@ static void delay(void) {
     }
 }
 
-enum status __wrap_comm_exchange(struct comm *comm, struct stream *stream, const void *in,
-                                 const size_t *send_offsets, void *out, const size_t *receive_offsets) {
+enum status __wrap_comm_start_exchange(struct comm *comm, struct stream *stream, const void *in,
+                                       const size_t *send_offsets, void *out, const size_t *receive_offsets,
+                                       struct comm_flight *flight) {
     delay();
-    return __real_comm_exchange(comm, stream, in, send_offsets, out, receive_offsets);
+    return __real_comm_start_exchange(comm, stream, in, send_offsets, out, receive_offsets, flight);
 }
 
 enum status __wrap_lockstep_agree(struct comm *leaders, uint64_t number, const struct lockstep_wish *own,

@@ -68,24 +68,30 @@ enum status __real_op_queue_submit(struct op_queue *queue, enum op_id op, const 
 enum status __real_device_arena_alloc(struct device_arena *arena, size_t bytes, void **out);
 enum status __real_device_arena_tensor(struct device_arena *arena, enum dtype dtype, int rank,
                                        const int64_t *shape, struct tensor *out);
+enum status __real_comm_start_gather(struct comm *comm, struct stream *stream, const void *in,
+                                     const size_t *offsets, void *out, struct comm_flight *flight);
 enum status __real_comm_gather(struct comm *comm, struct stream *stream, const void *in,
                                const size_t *offsets, void *out);
 enum status __real_comm_sum_scatter(struct comm *comm, struct stream *stream, const float *values,
                                     const int64_t *first, int64_t width, float *out);
-enum status __real_comm_exchange(struct comm *comm, struct stream *stream, const void *in,
-                                 const size_t *send_offsets, void *out, const size_t *receive_offsets);
+enum status __real_comm_start_exchange(struct comm *comm, struct stream *stream, const void *in,
+                                       const size_t *send_offsets, void *out, const size_t *receive_offsets,
+                                       struct comm_flight *flight);
 enum status __real_comm_start_send(struct comm *comm, struct stream *stream, int to, const void *memory,
                                    size_t bytes, struct comm_request *out);
 enum status __wrap_op_queue_submit(struct op_queue *queue, enum op_id op, const void *args);
 enum status __wrap_device_arena_alloc(struct device_arena *arena, size_t bytes, void **out);
 enum status __wrap_device_arena_tensor(struct device_arena *arena, enum dtype dtype, int rank,
                                        const int64_t *shape, struct tensor *out);
+enum status __wrap_comm_start_gather(struct comm *comm, struct stream *stream, const void *in,
+                                     const size_t *offsets, void *out, struct comm_flight *flight);
 enum status __wrap_comm_gather(struct comm *comm, struct stream *stream, const void *in,
                                const size_t *offsets, void *out);
 enum status __wrap_comm_sum_scatter(struct comm *comm, struct stream *stream, const float *values,
                                     const int64_t *first, int64_t width, float *out);
-enum status __wrap_comm_exchange(struct comm *comm, struct stream *stream, const void *in,
-                                 const size_t *send_offsets, void *out, const size_t *receive_offsets);
+enum status __wrap_comm_start_exchange(struct comm *comm, struct stream *stream, const void *in,
+                                       const size_t *send_offsets, void *out, const size_t *receive_offsets,
+                                       struct comm_flight *flight);
 enum status __wrap_comm_start_send(struct comm *comm, struct stream *stream, int to, const void *memory,
                                    size_t bytes, struct comm_request *out);
 
@@ -163,6 +169,14 @@ enum status __wrap_comm_gather(struct comm *comm, struct stream *stream, const v
     return status;
 }
 
+enum status __wrap_comm_start_gather(struct comm *comm, struct stream *stream, const void *in,
+                                     const size_t *offsets, void *out, struct comm_flight *flight) {
+    uint64_t before = comm_sent_bytes(comm);
+    enum status status = __real_comm_start_gather(comm, stream, in, offsets, out, flight);
+    note_bytes(&notes.gathered_bytes, comm_sent_bytes(comm) - before);
+    return status;
+}
+
 enum status __wrap_comm_sum_scatter(struct comm *comm, struct stream *stream, const float *values,
                                     const int64_t *first, int64_t width, float *out) {
     uint64_t before = comm_sent_bytes(comm);
@@ -171,10 +185,12 @@ enum status __wrap_comm_sum_scatter(struct comm *comm, struct stream *stream, co
     return status;
 }
 
-enum status __wrap_comm_exchange(struct comm *comm, struct stream *stream, const void *in,
-                                 const size_t *send_offsets, void *out, const size_t *receive_offsets) {
+enum status __wrap_comm_start_exchange(struct comm *comm, struct stream *stream, const void *in,
+                                       const size_t *send_offsets, void *out, const size_t *receive_offsets,
+                                       struct comm_flight *flight) {
     uint64_t before = comm_sent_bytes(comm);
-    enum status status = __real_comm_exchange(comm, stream, in, send_offsets, out, receive_offsets);
+    enum status status =
+        __real_comm_start_exchange(comm, stream, in, send_offsets, out, receive_offsets, flight);
     note_bytes(&notes.exchanged_bytes, comm_sent_bytes(comm) - before);
     return status;
 }

@@ -10,6 +10,7 @@
 
 #include "ops/numerics.h"
 #include "parallel/collectives.h"
+#include "parallel/expert_trip.h"
 
 enum { RANKS_MAX = 8, ROWS_MAX = 64, ARENA_BYTES = 4 << 20 };
 

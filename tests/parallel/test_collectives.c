@@ -236,6 +236,31 @@ static uint64_t expected_bytes(const struct rank_step *rank, struct shard_range 
     return bytes;
 }
 
+/* Sums in between, over the same ranks and with the same scratch, are in nobody's way (E-23). */
+static void sum_meanwhile(struct rank_step *rank) {
+    struct placed_rows partial = {.layout = ROWS_PARTIAL};
+    struct placed_rows sum;
+    partial.tensor = rank_steps_tensor(rank, DTYPE_F32, rank->batch.row_count, WIDTH);
+    EXPECT(parallel_sum_rows(&rank->step, &partial, &sum) == STATUS_OK);
+    EXPECT(parallel_gather_rows(&rank->step, &sum, &sum) == STATUS_OK);
+}
+
+static void run_trip(struct rank_step *rank, const struct placed_rows *rows,
+                     const struct moe_experts_args *args, const struct layer_experts *layer) {
+    struct expert_trip trip;
+    bool sums = rank->context != NULL;
+    EXPECT(parallel_send_to_experts(&rank->step, rows, args, layer, &trip) == STATUS_OK);
+    if (sums) {
+        sum_meanwhile(rank);
+    }
+    EXPECT(parallel_run_experts(&trip) == STATUS_OK);
+    if (sums) {
+        sum_meanwhile(rank);
+    }
+    EXPECT(parallel_take_results(&trip) == STATUS_OK);
+    EXPECT(stream_synchronize(rank->stream) == STATUS_OK);
+}
+
 static void check_experts(struct rank_step *rank) {
     struct shard_range own = parallel_own_range(&rank->step);
     struct expert_weights bank = bank_of(shard_cut_experts(EXPERTS, rank->ranks.rank, rank->ranks.count));
@@ -245,14 +270,10 @@ static void check_experts(struct rank_step *rank) {
                                .shares = rank->step.shares};
     EXPECT(DEVICE_ARENA_TENSOR(&rank->arena, DTYPE_F32, &args.out, own.count, PICKS, HIDDEN) == STATUS_OK);
     uint64_t before = comm_sent_bytes(rank->ranks.tensor);
-    size_t mark = device_arena_mark(&rank->arena);
-    EXPECT(parallel_moe_experts(&rank->step, &rows, &args, &(struct layer_experts){.count = EXPERTS}) ==
-           STATUS_OK);
-    EXPECT(stream_synchronize(rank->stream) == STATUS_OK);
-    EXPECT(device_arena_mark(&rank->arena) == mark);
+    run_trip(rank, &rows, &args, &(struct layer_experts){.count = EXPERTS});
     EXPECT(memcmp(args.out.data, experts.expected + own.first * PICKS * HIDDEN, tensor_bytes(&args.out)) ==
            0);
-    if (rank->step.shares != NULL && rank->ranks.count > 1) {
+    if (rank->step.shares != NULL && rank->ranks.count > 1 && rank->context == NULL) {
         EXPECT(comm_sent_bytes(rank->ranks.tensor) - before == expected_bytes(rank, own));
     }
 }
@@ -299,9 +320,7 @@ static void check_moved_experts(struct rank_step *rank) {
                                .layout = rank->step.shares == NULL ? ROWS_FULL : ROWS_SHARD,
                                .shares = rank->step.shares};
     EXPECT(DEVICE_ARENA_TENSOR(&rank->arena, DTYPE_F32, &args.out, own.count, PICKS, HIDDEN) == STATUS_OK);
-    EXPECT(parallel_moe_experts(&rank->step, &rows, &args,
-                                &(struct layer_experts){.layer = LAYER, .count = EXPERTS}) == STATUS_OK);
-    EXPECT(stream_synchronize(rank->stream) == STATUS_OK);
+    run_trip(rank, &rows, &args, &(struct layer_experts){.layer = LAYER, .count = EXPERTS});
     EXPECT(memcmp(args.out.data, experts.expected + own.first * PICKS * HIDDEN, tensor_bytes(&args.out)) ==
            0);
     for (int e = 0; e < EXPERTS; e++) {
@@ -350,6 +369,25 @@ static void experts_give_what_one_rank_gives(void **state) {
     }
 }
 
+/* E-23: whatever the ranks do between the calls of a trip. */
+static void other_work_is_in_nobodys_way(void **state) {
+    (void)state;
+    static const bool sums = true;
+    static const int64_t row_counts[] = {1, 3, EXPERT_ROWS};
+    for (int count = 2; count <= 4; count++) {
+        for (size_t i = 0; i < sizeof row_counts / sizeof row_counts[0]; i++) {
+            struct rank_setting setting = {
+                .count = count, .rows = row_counts[i], .has_expert_parallelism = true};
+            rank_steps_run(&setting, check_experts, &sums);
+            setting.is_shared = true;
+            setting.exchange = EXPERT_EXCHANGE_GATHER;
+            rank_steps_run(&setting, check_experts, &sums);
+            setting.exchange = EXPERT_EXCHANGE_DISPATCH;
+            rank_steps_run(&setting, check_experts, &sums);
+        }
+    }
+}
+
 /* Every row picks the same expert, and what it gives is known. */
 static void pick_one_expert(int expert) {
     for (int i = 0; i < EXPERT_ROWS * PICKS; i++) {
@@ -373,6 +411,7 @@ int main(void) {
         cmocka_unit_test(rows_go_round),
         cmocka_unit_test(sums_end_with_their_rows),
         cmocka_unit_test(experts_give_what_one_rank_gives),
+        cmocka_unit_test(other_work_is_in_nobodys_way),
         cmocka_unit_test(one_rank_may_get_all_rows),
         cmocka_unit_test(moved_experts_give_what_one_rank_gives),
     };

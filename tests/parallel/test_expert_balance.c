@@ -52,7 +52,10 @@ static void experts_start_in_order(void **state) {
     for (int e = 0; e < 8; e++) {
         assert_int_equal(balance.holders[e], e < 4 ? 1 : 2);
         assert_int_equal(balance.holders[8 + e], balance.holders[e]);
+        assert_false(expert_balance_is_new(&balance, 1, e, 0) || expert_balance_is_new(&balance, 1, e, 1));
     }
+    expert_balance_switch(&balance); /* to where they are */
+    assert_int_equal(balance.holders[0], 1);
     expert_balance_deinit(&balance);
     /* Places 0 to 4 on rank 0, 5 to 9 on rank 1; 8 and 9 are for experts 0 and 1. */
     balance = make(1, 8, 2, 2);
@@ -158,6 +161,8 @@ static void copies_go_to_what_is_wanted(void **state) {
     expert_balance_choose(&balance);
     expect_possible(&balance, balance.next_holders);
     assert_int_equal(balance.next_holders[5], 0xF);
+    /* It cannot be on more than all: the fourth copy is for the first of those that nobody wants. */
+    assert_int_equal(balance.next_holders[0], 3);
     assert_true(expert_balance_is_new(&balance, 0, 5, 0));
     assert_false(expert_balance_is_new(&balance, 0, 5, 1)); /* places 3 to 5 are its */
     /* Nothing changes before the switch; counts are halved (E-13). */
@@ -166,6 +171,46 @@ static void copies_go_to_what_is_wanted(void **state) {
     expert_balance_switch(&balance);
     assert_int_equal(balance.holders[5], 0xF);
     assert_true(expert_balance_skew(&balance, 0, balance.holders) == 1.0);
+    expert_balance_deinit(&balance);
+}
+
+static void expect_choice(int experts, int ranks, int copies, const uint64_t *counts,
+                          const uint64_t *expected) {
+    struct expert_balance balance = make(1, experts, ranks, copies);
+    memcpy(balance.counts, counts, (size_t)experts * sizeof *counts);
+    expert_balance_choose(&balance);
+    for (int e = 0; e < experts; e++) {
+        assert_int_equal(balance.next_holders[e], expected[e]);
+    }
+    expert_balance_deinit(&balance);
+}
+
+/* Worked out by hand: the fullest first, to the emptiest rank; ties by lower numbers; bits are ranks. */
+static void placements_by_hand(void **state) {
+    (void)state;
+    /* 120 to rank 0, 100 and 100 to rank 1, 80 to rank 0: 200 instead of 220. */
+    expect_choice(4, 2, 0, (const uint64_t[]){120, 100, 100, 80}, (const uint64_t[]){1, 2, 2, 1});
+    /* The copy is for the first of the two with 100. The other one goes to rank 0; 50 to rank 1 and to rank
+     * 0. */
+    expect_choice(6, 2, 1, (const uint64_t[]){0, 100, 100, 0, 0, 0}, (const uint64_t[]){2, 3, 1, 2, 2, 1});
+    /* 80 becomes 40 and 40: 60 to rank 0, 40 to 1 and 2, 40 to 1, 30 to 2, 30 to 0. */
+    expect_choice(5, 3, 1, (const uint64_t[]){60, 30, 30, 80, 40}, (const uint64_t[]){1, 4, 1, 6, 2});
+}
+
+/* Means are of the layers that something was picked of, as these lie; where nothing was, all is even. */
+static void skews_are_means_over_layers(void **state) {
+    (void)state;
+    struct expert_balance balance = make(3, 4, 2, 0);
+    assert_true(expert_balance_skew(&balance, 0, balance.holders) == 1.0);
+    assert_true(expert_balance_mean_skew(&balance) == 1.0);
+    static const uint64_t crossed[4] = {1, 2, 2, 1};
+    memcpy(balance.holders + 4, crossed, sizeof crossed);
+    balance.counts[4] = 100; /* on rank 0, */
+    balance.counts[7] = 100; /* and here too */
+    assert_true(expert_balance_mean_skew(&balance) == 2.0);
+    balance.counts[8] = 30; /* in order: 30 on rank 0, 10 on rank 1 */
+    balance.counts[10] = 10;
+    assert_true(expert_balance_mean_skew(&balance) == (2.0 + 1.5) / 2);
     expert_balance_deinit(&balance);
 }
 
@@ -211,6 +256,13 @@ static void layers_that_gain_little_stay(void **state) {
     expert_balance_choose(&balance);
     assert_memory_equal(balance.next_holders, balance.holders, 4 * sizeof(uint64_t));
     expert_balance_deinit(&balance);
+    /* 204 would become 200, two hundredths less. */
+    balance = make(1, 4, 2, 0);
+    static const uint64_t little[4] = {104, 100, 100, 96};
+    memcpy(balance.counts, little, sizeof little);
+    expert_balance_choose(&balance);
+    assert_memory_equal(balance.next_holders, balance.holders, 4 * sizeof(uint64_t));
+    expert_balance_deinit(&balance);
     balance = make(1, 4, 2, 0);
     expert_balance_choose(&balance); /* nothing was picked */
     assert_memory_equal(balance.next_holders, balance.holders, 4 * sizeof(uint64_t));
@@ -223,6 +275,8 @@ int main(void) {
         cmocka_unit_test(holders_take_turns),
         cmocka_unit_test(the_fullest_rank_is_near_the_best),
         cmocka_unit_test(copies_go_to_what_is_wanted),
+        cmocka_unit_test(placements_by_hand),
+        cmocka_unit_test(skews_are_means_over_layers),
         cmocka_unit_test(any_counts_can_be_placed),
         cmocka_unit_test(layers_that_gain_little_stay),
     };

@@ -10,7 +10,6 @@
 
 #include <cmocka.h>
 
-#include "ops/moe_experts.h"
 #include "parallel/rank_steps.h"
 #include "parallel/shard.h"
 #include "tensor/elements.h"
@@ -125,8 +124,11 @@ static void check_rows(struct rank_step *rank) {
     struct placed_rows rows = {.tensor = args.x, .layout = ROWS_SHARD, .shares = rank->step.shares};
     EXPECT(DEVICE_ARENA_TENSOR(&rank->arena, DTYPE_BF16, &args.out, own.count, PICKS, HIDDEN) == STATUS_OK);
     uint64_t before = comm_sent_bytes(rank->ranks.tensor);
-    EXPECT(parallel_moe_experts(&rank->step, &rows, &args, &(struct layer_experts){.count = EXPERTS}) ==
-           STATUS_OK);
+    struct expert_trip trip;
+    EXPECT(parallel_send_to_experts(&rank->step, &rows, &args, &(struct layer_experts){.count = EXPERTS},
+                                    &trip) == STATUS_OK);
+    EXPECT(parallel_run_experts(&trip) == STATUS_OK);
+    EXPECT(parallel_take_results(&trip) == STATUS_OK);
     EXPECT(stream_synchronize(rank->stream) == STATUS_OK);
     EXPECT(memcmp(args.out.data, scene.expected + own.first * PICKS * HIDDEN, tensor_bytes(&args.out)) == 0);
     EXPECT(comm_sent_bytes(rank->ranks.tensor) - before == bytes_sent(rank, own));

@@ -187,6 +187,12 @@ static double largest_cost(const struct partition_input *input, int stages, cons
     return most;
 }
 
+static void expect_say(const struct partition_input *input, int stages, bool has_say) {
+    bool weighs = !has_say;
+    assert_int_equal(partition_weighs_other(input, stages, &weighs), STATUS_OK);
+    assert_int_equal(weighs, has_say);
+}
+
 /*
  * 12 layers against 14, with a head of 4.6 layers and a draft of 5.7: steps with a draft must bring 1.2 * 14
  * / 12 times the tokens to have a say. What a cut loses is told by the same rule.
@@ -204,10 +210,19 @@ static void steps_that_promise_little_have_no_say(void **state) {
     double loss;
     other.tokens = 1.39;
     expect_choice(&input, 4, "12,12,12,7");
+    expect_say(&input, 4, false);
     assert_int_equal(partition_loss(&input, 4, (const int[]){0, 13, 26, 40, 43}, &loss), STATUS_OK);
     assert_true(fabs(loss - 14.0 / 12.0) < 1e-9);
     other.tokens = 1.41;
     expect_choice(&input, 4, "13,13,13,4");
+    expect_say(&input, 4, true);
+    input.objective = PARTITION_BY_PAGES; /* pages know no steps */
+    input.layer_page_bytes = layers;
+    expect_say(&input, 4, false);
+    input.objective = PARTITION_BY_COST;
+    input.other = NULL;
+    expect_say(&input, 4, false);
+    input.other = &other;
     assert_int_equal(partition_loss(&input, 4, without, &loss), STATUS_OK);
     double with_draft = (7 * 0.23 + 1.06 + 1.3) / (14 * 0.23);
     assert_true(fabs(loss - with_draft / (13.0 / 12.0)) < 1e-9);
@@ -357,12 +372,22 @@ static void dependent_layers_stay_together(void **state) {
     struct partition_input input = {
         .layer_count = 6, .layer_costs = costs, .dependencies = &pair, .dependency_count = 1};
     expect_choice(&input, 2, "4,2");
-    static const int torn[] = {0, 3, 6};
-    static const int whole[] = {0, 1, 6};
-    assert_int_equal(partition_check(&input, 2, whole), STATUS_OK);
-    assert_int_equal(partition_check(&input, 2, torn), STATUS_BAD_CONFIG);
-    assert_non_null(strstr(error_last()->message, "layer 1"));
-    assert_non_null(strstr(error_last()->message, "layer 3"));
+    int first_layers[STAGES_MAX + 1];
+    assert_int_equal(partition_read(&input, "1,5", 2, first_layers), STATUS_OK);
+    assert_int_equal(partition_read(&input, "4,2", 2, first_layers), STATUS_OK);
+    assert_int_equal(first_layers[1], 4);
+    for (int first = 2; first <= 3; first++) {
+        const char *const torn[] = {"2,4", "3,3"};
+        assert_int_equal(partition_read(&input, torn[first - 2], 2, first_layers), STATUS_BAD_CONFIG);
+        assert_non_null(strstr(error_last()->message, "layer 1"));
+        assert_non_null(strstr(error_last()->message, "layer 3"));
+    }
+    assert_int_equal(partition_read(&input, "4,3", 2, first_layers), STATUS_USAGE);
+    static const struct partition_dependency all = {.earlier_layer = 0, .later_layer = 5};
+    input.dependencies = &all;
+    expect_choice(&input, 2, "6,0");
+    assert_int_equal(partition_choose(&input, 3, first_layers), STATUS_BAD_CONFIG);
+    assert_non_null(strstr(error_last()->message, "6 layers cannot be cut for 3 stages"));
 }
 
 static void balance_is_largest_over_mean(void **state) {

@@ -1,5 +1,5 @@
 /*
- * Refusals of spec parallelism 6.5, by their codes, and what is only noted: CFG-01 to CFG-05, CFG-07, CFG-09,
+ * Refusals of spec parallelism 6.5, by their codes, and what is only noted: CFG-01 to CFG-07, CFG-09,
  * CFG-10, CFG-14 with S-30, CFG-15, CFG-16, CFG-17, CFG-20.
  */
 #include <setjmp.h>
@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "parallel/partition.h"
 #include "tools/plan_check.h"
 #include "tools/plan_fixture.h"
 #include "tools/plan_memory.h"
@@ -67,6 +68,25 @@ static void cfg_04_05_stages(void **state) {
     REFUSE(&fixture, "\"12,12,12\"", "3 numbers", "4 stages");
     fixture.request.layer_partition = "12,12,12,8";
     REFUSE(&fixture, "\"12,12,12,8\"", "44 layers", "expected 43");
+    plan_fixture_close(&fixture);
+}
+
+/* P-8: layers that a model declares to need each other. */
+static void cfg_06_dependent_layers(void **state) {
+    (void)state;
+    static const struct partition_dependency pair = {.earlier_layer = 11, .later_layer = 12};
+    struct plan_fixture fixture;
+    plan_fixture_open(&fixture, "flash", 0, "8xh200", NULL);
+    fixture.model.model->dependencies = &pair;
+    fixture.model.model->dependency_count = 1;
+    set_mesh(&fixture, 1, 4, 1);
+    fixture.request.layer_partition = "12,12,12,7";
+    REFUSE(&fixture, "before layer 12", "layer 11");
+    fixture.request.layer_partition = NULL;
+    plan_fixture_make(&fixture, 1, 4, 1);
+    for (int s = 1; s < 4; s++) {
+        assert_int_not_equal(fixture.plan.first_layers[s], 12);
+    }
     plan_fixture_close(&fixture);
 }
 
@@ -262,6 +282,7 @@ int main(void) {
         cmocka_unit_test(cfg_01_ranks_and_devices),
         cmocka_unit_test(cfg_02_03_tensor_sizes),
         cmocka_unit_test(cfg_04_05_stages),
+        cmocka_unit_test(cfg_06_dependent_layers),
         cmocka_unit_test(cfg_07_blocks),
         cmocka_unit_test(cfg_09_more_ranks_than_experts),
         cmocka_unit_test(cfg_10_other_drafters),

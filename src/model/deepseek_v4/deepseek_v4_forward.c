@@ -28,6 +28,7 @@
 #include "ops/sparse_attention.h"
 #include "ops/swiglu.h"
 #include "parallel/collectives.h"
+#include "parallel/expert_trip.h"
 
 /* What the parts of one layer share during a step. */
 struct layer_pass {
@@ -264,9 +265,9 @@ static enum status attend(const struct layer_pass *pass, const struct placed_row
     return project_output(pass, q, out);
 }
 
-/* The shared expert: x (t, D) to out (t, D), clamped like the routed ones (4.11). */
-static enum status run_shared_expert(const struct layer_pass *pass, const struct placed_rows *x,
-                                     struct placed_rows *out) {
+/* The first half of the shared expert: x (t, D) to what its last product takes (4.11). */
+static enum status gate_shared_expert(const struct layer_pass *pass, const struct placed_rows *x,
+                                      struct placed_rows *out) {
     const struct deepseek_v4_layer *layer = pass->layer;
     struct placed_rows rows;
     struct tensor gate;
@@ -278,8 +279,8 @@ static enum status run_shared_expert(const struct layer_pass *pass, const struct
         pass->step->queue,
         &(struct swiglu_args){
             .out = gate, .gate = gate, .up = up, .clamp = (float)pass->model->config.swiglu_limit}));
-    struct placed_rows hidden = placed_rows_like(&rows, gate);
-    return linear_sum(pass, &layer->shared_down, &hidden, out);
+    *out = placed_rows_like(&rows, gate);
+    return STATUS_OK;
 }
 
 /* Picks experts (t, K) and their weights for x (t, D) (4.11). */
@@ -308,7 +309,10 @@ static enum status route(const struct layer_pass *pass, struct tensor x, struct 
     return op_route_experts(pass->step->queue, &args);
 }
 
-/* The mixture of experts: x (t, D) normed, out (t, D) (4.11). */
+/*
+ * The mixture of experts: x (t, D) normed, out (t, D) (4.11). The shared expert is computed while rows and
+ * results of the others are under way.
+ */
 static enum status run_experts(const struct layer_pass *pass, const struct placed_rows *x,
                                struct placed_rows *out) {
     const struct deepseek_v4_config *config = &pass->model->config;
@@ -325,15 +329,21 @@ static enum status run_experts(const struct layer_pass *pass, const struct place
                                   .down = layer->expert_down + first,
                                   .count = pass->model->base.held_experts,
                                   .first = first};
-    TRY(parallel_moe_experts(pass->step, x,
-                             &(struct moe_experts_args){.out = routed,
-                                                        .x = x->tensor,
-                                                        .experts = experts,
-                                                        .weights = weights,
-                                                        .bank = &bank,
-                                                        .clamp = (float)config->swiglu_limit},
-                             &(struct layer_experts){.layer = pass->number, .count = config->expert_count}));
-    TRY(run_shared_expert(pass, x, out));
+    struct expert_trip trip;
+    struct placed_rows hidden;
+    TRY(parallel_send_to_experts(
+        pass->step, x,
+        &(struct moe_experts_args){.out = routed,
+                                   .x = x->tensor,
+                                   .experts = experts,
+                                   .weights = weights,
+                                   .bank = &bank,
+                                   .clamp = (float)config->swiglu_limit},
+        &(struct layer_experts){.layer = pass->number, .count = config->expert_count}, &trip));
+    TRY(gate_shared_expert(pass, x, &hidden));
+    TRY(parallel_run_experts(&trip));
+    TRY(linear_sum(pass, &layer->shared_down, &hidden, out));
+    TRY(parallel_take_results(&trip));
     return op_moe_combine(
         pass->step->queue,
         &(struct moe_combine_args){.out = out->tensor, .routed = routed, .shared = out->tensor});
