@@ -18,6 +18,7 @@ static void test_processes_are_refused(void **state) {
     assert_non_null(strstr(error_last()->message, "libopenmpi-dev"));
     comm = (struct comm *)&comm;
     assert_int_equal(comm_mpi_group(NULL, NULL, 0, 1, &comm), STATUS_UNSUPPORTED);
+    assert_int_equal(comm_mpi_keep_moving(NULL), STATUS_UNSUPPORTED);
     assert_null(comm);
 }
 
