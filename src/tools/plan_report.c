@@ -9,7 +9,7 @@
 
 #define ADD(...) string_buffer_append_format(out, __VA_ARGS__)
 
-enum { KINDS_SHOWN_BYTES = 5000000 };
+enum { KINDS_SHOWN_PARTS = 2000 }; /* of all: what is less is not worth a place in the line */
 
 static double gigabytes(uint64_t bytes) {
     return (double)bytes / 1e9;
@@ -91,7 +91,7 @@ static void append_weights(const struct plan *plan, struct string_buffer *out) {
     const char *separator = "";
     ADD("\n  weights of stage %d: ", (int)(most - plan->stages));
     for (int kind = 0; kind < PLAN_WEIGHTS_COUNT; kind++) {
-        if (most->weight_bytes[kind] >= KINDS_SHOWN_BYTES) {
+        if (most->weight_bytes[kind] > plan_stage_weight_bytes(most) / KINDS_SHOWN_PARTS) {
             ADD("%s%s ", separator, plan_weights_name((enum plan_weights)kind));
             append_size(out, (double)most->weight_bytes[kind]);
             separator = ", ";
@@ -123,19 +123,24 @@ static void append_capacity(const struct plan *plan, struct string_buffer *out) 
 static void append_traffic(const char *name, const struct plan *plan, const struct plan_traffic *traffic,
                            struct string_buffer *out) {
     const struct mesh_shape *mesh = &plan->request.mesh;
+    const char *separator = "";
     ADD("  %s step: ", name);
     if (mesh->tensor > 1) {
         append_size(out, traffic->attention_bytes + traffic->shared_bytes);
-        ADD(" per layer in tensor groups (%s); ",
+        ADD(" per layer in tensor groups (%s)",
             plan->is_group_local[MESH_GROUP_TENSOR] ? "in a host" : "between hosts");
+        separator = "; ";
     }
     double for_experts = traffic->route_bytes + traffic->dispatch_bytes + traffic->combine_bytes;
     if (for_experts > 0.0) {
+        ADD("%s", separator);
         append_size(out, for_experts);
-        ADD(" per layer for experts (%s); ",
+        ADD(" per layer for experts (%s)",
             plan->is_group_local[MESH_GROUP_EXPERT] ? "in a host" : "between hosts");
+        separator = "; ";
     }
     if (mesh->pipeline > 1) {
+        ADD("%s", separator);
         append_size(out, traffic->boundary_bytes);
         ADD(" per stage boundary (%s)",
             plan->is_group_local[MESH_GROUP_PIPELINE] ? "in a host" : "between hosts");

@@ -36,6 +36,9 @@ expect "spelt out" "layout    dp 2, pp 1, tp 4 on 8 ranks" --config "$flash" --g
     --tensor-parallel-size 4 --data-parallel-size=2 --no-enable-expert-parallel --sp off
 expect "copies" "tp 8, ep, sp, 16 copies of experts on 8 ranks" --config "$pro" --gpus 8xh200 -tp 8 --enable-eplb \
     --eplb-config '{"num_redundant_experts":16}'
+expect "kinds of weights of a small model" "weights of stage 0: attention 1.0 MB, " \
+    --model "$2/models/mini-v4" --gpus 2x141GB -tp 2 --ep
+grep -nE "[;,:] *$" "$work/output" && fail "a line of the plan ends with a separator"
 expect "hosts" "(between hosts)" --config "$flash" --hosts 2x128GB --link 25Gbit -pp 2
 late="late in 2 layers from 0 on: 3072 bytes a row (early 8192), late in 21 layers from 2 on: 15360 bytes a row (early 10240)"
 expect "gathers" "  attention gathers $late, late in 20 layers from 3 on" --config "$flash" --gpus 8xh200 -tp 8
