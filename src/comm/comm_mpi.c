@@ -84,7 +84,7 @@ static void withdraw_mpi(struct comm *comm, struct comm_message *message);
 
 /* Tells the mover that a long message is under way, or that a counted one no more is. */
 static void count_message(const struct mpi_end *end, struct mpi_message *own, bool is_under_way) {
-    if (end->mover != NULL && own->is_moved != is_under_way) {
+    if (own->is_moved != is_under_way) {
         own->is_moved = is_under_way;
         mpi_mover_count_message(end->mover, is_under_way ? 1 : -1);
     }
@@ -212,13 +212,9 @@ static enum comm_outcome poll_until_done(struct mpi_end *end, struct mpi_message
 static enum comm_outcome wait_mpi(struct comm *comm, struct comm_message *message, double until) {
     struct mpi_end *end = end_of(comm);
     struct mpi_message *own = (struct mpi_message *)message;
-    if (end->mover != NULL) {
-        mpi_mover_count_wait(end->mover, 1);
-    }
+    mpi_mover_count_wait(end->mover, 1);
     enum comm_outcome outcome = poll_until_done(end, own, until);
-    if (end->mover != NULL) {
-        mpi_mover_count_wait(end->mover, -1);
-    }
+    mpi_mover_count_wait(end->mover, -1);
     if (outcome != COMM_DONE) {
         withdraw_mpi(comm, message);
     }

@@ -83,7 +83,7 @@ void mpi_mover_stop(struct mpi_mover **mover_pointer) {
 }
 
 void mpi_mover_count_message(struct mpi_mover *mover, int change) {
-    if (atomic_fetch_add(&mover->message_count, change) == 0) {
+    if (mover != NULL && atomic_fetch_add(&mover->message_count, change) == 0) {
         pthread_mutex_lock(&mover->mutex);
         pthread_cond_signal(&mover->changed);
         pthread_mutex_unlock(&mover->mutex);
@@ -91,5 +91,7 @@ void mpi_mover_count_message(struct mpi_mover *mover, int change) {
 }
 
 void mpi_mover_count_wait(struct mpi_mover *mover, int change) {
-    atomic_fetch_add(&mover->wait_count, change);
+    if (mover != NULL) {
+        atomic_fetch_add(&mover->wait_count, change);
+    }
 }

@@ -24,7 +24,7 @@ enum status mpi_mover_start(struct mpi_mover **out);
 /* Ends the thread and nulls; NULL inside is allowed. */
 void mpi_mover_stop(struct mpi_mover **mover);
 
-/* A long message is under way (1), or no more (-1). Any thread. */
+/* A long message is under way (1), or no more (-1). NULL is allowed, here and below. Any thread. */
 void mpi_mover_count_message(struct mpi_mover *mover, int change);
 
 /* A thread is in a wait that calls MPI (1), or no more (-1). Any thread. */

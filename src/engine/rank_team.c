@@ -340,12 +340,12 @@ static enum status start_followers(struct rank_team *team) {
 
 static enum status place_members(struct rank_team *team, const struct sluice_engine_options *options) {
     struct engine_core *sizes = NULL;
-    team->cut.everyone = team->everyone;
-    team->cut.threads_per_rank = threads_per_rank(team, options);
-    team->sharing = (struct rank_team_sharing){.mesh = &team->mesh,
-                                               .job = team->job,
-                                               .everyone = team->everyone,
-                                               .threads_per_rank = team->cut.threads_per_rank};
+    const struct rank_team_view view = {.mesh = &team->mesh,
+                                        .job = team->job,
+                                        .everyone = team->everyone,
+                                        .threads_per_rank = threads_per_rank(team, options)};
+    team->cut.team = view;
+    team->sharing.team = view;
     TRY(rank_team_share_limits(&team->cut));
     enum status status = engine_core_measure(options, &sizes);
     status = status == STATUS_OK ? rank_team_choose_cut(&team->cut, sizes) : status;
@@ -418,9 +418,7 @@ static enum status create_team(const struct sluice_engine_options *options, stru
     team->outside = calloc((size_t)team->mesh.data, sizeof *team->outside);
     team->memory = calloc((size_t)team->size, sizeof *team->memory);
     size_t stages = (size_t)team->mesh.pipeline;
-    team->cut = (struct rank_team_cut){.mesh = &team->mesh,
-                                       .job = job,
-                                       .byte_limits = calloc(stages, sizeof(double)),
+    team->cut = (struct rank_team_cut){.byte_limits = calloc(stages, sizeof(double)),
                                        .first_layers = calloc(stages + 1, sizeof(int))};
     CHECK_MEMORY_GOTO(team->members);
     CHECK_MEMORY_GOTO(team->outside);

@@ -23,26 +23,26 @@ enum status rank_team_share_limits(struct rank_team_cut *cut) {
     struct host_memory hosts[JOB_RANKS_MAX] = {{0}};
     size_t offsets[JOB_RANKS_MAX + 1];
     struct host_memory own = {.available_bytes = engine_core_available_bytes()};
-    for (int i = 0; i <= mesh_rank_count(cut->mesh); i++) {
+    for (int i = 0; i <= mesh_rank_count(cut->team.mesh); i++) {
         offsets[i] = (size_t)i * sizeof own;
     }
-    if (cut->job != NULL) { /* else all ranks are on one host, and nothing is limited */
-        own.host = cut->job->host_numbers[cut->job->rank];
-        TRY(comm_gather(cut->everyone, NULL, &own, offsets, hosts));
+    if (cut->team.job != NULL) { /* else all ranks are on one host, and nothing is limited */
+        own.host = cut->team.job->host_numbers[cut->team.job->rank];
+        TRY(comm_gather(cut->team.everyone, NULL, &own, offsets, hosts));
     }
-    for (int s = 0; s < cut->mesh->pipeline; s++) {
-        cut->byte_limits[s] = stage_limit(cut->mesh, hosts, s);
+    for (int s = 0; s < cut->team.mesh->pipeline; s++) {
+        cut->byte_limits[s] = stage_limit(cut->team.mesh, hosts, s);
     }
     return STATUS_OK;
 }
 
 enum status rank_team_choose_cut(struct rank_team_cut *cut, const struct engine_core *sizes) {
-    TRY(layout_check_stages(cut->mesh->pipeline, sizes->model->layer_count));
+    TRY(layout_check_stages(cut->team.mesh->pipeline, sizes->model->layer_count));
     const struct stage_memory memory = {
         .states = &sizes->state_table, .pool = sizes->states.options, .byte_limits = cut->byte_limits};
-    struct stage_probe probe = {&sizes->options, sizes->model, cut->threads_per_rank};
+    struct stage_probe probe = {&sizes->options, sizes->model, cut->team.threads_per_rank};
     const struct stage_meter meter = {.measure = stage_probe_measure, .context = &probe};
-    if (cut->job != NULL && cut->job->rank > 0) {
+    if (cut->team.job != NULL && cut->team.job->rank > 0) {
         return STATUS_OK;
     }
     return stage_cut_choose(sizes->model, &sizes->options, &memory,
@@ -51,6 +51,7 @@ enum status rank_team_choose_cut(struct rank_team_cut *cut, const struct engine_
 }
 
 enum status rank_team_share_cut(struct rank_team_cut *cut) {
-    size_t bytes = ((size_t)cut->mesh->pipeline + 1) * sizeof *cut->first_layers;
-    return cut->job == NULL ? STATUS_OK : comm_broadcast_host(cut->everyone, 0, cut->first_layers, bytes);
+    size_t bytes = ((size_t)cut->team.mesh->pipeline + 1) * sizeof *cut->first_layers;
+    return cut->team.job == NULL ? STATUS_OK
+                                 : comm_broadcast_host(cut->team.everyone, 0, cut->first_layers, bytes);
 }

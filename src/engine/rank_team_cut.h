@@ -2,17 +2,12 @@
 #ifndef SLUICE_ENGINE_RANK_TEAM_CUT_H
 #define SLUICE_ENGINE_RANK_TEAM_CUT_H
 
-#include "comm/comm.h"
 #include "engine/engine_core.h"
-#include "engine/job_internal.h"
-#include "parallel/mesh.h"
+#include "engine/rank_team_view.h"
 
 /* The team as far as it matters for the cut; borrowed. */
 struct rank_team_cut {
-    const struct mesh_shape *mesh;
-    const struct sluice_job *job; /* NULL: all ranks are in this process */
-    struct comm *everyone;        /* all processes of a job */
-    int threads_per_rank;
+    struct rank_team_view team;
     double *byte_limits; /* [stages]: what the hosts of a stage can give, if they are its alone */
     int *first_layers;   /* [stages + 1] */
     double imbalance;    /* of the stages */

@@ -11,7 +11,7 @@
 enum { POINTS = 2 };
 
 static bool is_first(const struct rank_team_sharing *sharing) {
-    return sharing->job == NULL || sharing->job->rank == 0;
+    return sharing->team.job == NULL || sharing->team.job->rank == 0;
 }
 
 /* Whether the ranks of a stage share rows at all. */
@@ -22,13 +22,13 @@ static bool shares_rows(const struct engine_core *sizes) {
 }
 
 static int first_rank_of(const struct rank_team_sharing *sharing, int replica, int stage) {
-    return mesh_rank_of(sharing->mesh, &(struct mesh_place){.data = replica, .pipeline = stage});
+    return mesh_rank_of(sharing->team.mesh, &(struct mesh_place){.data = replica, .pipeline = stage});
 }
 
 static bool is_local(const struct rank_team_sharing *sharing, int replica, int stage) {
     int first = first_rank_of(sharing, replica, stage);
-    for (int i = 1; i < sharing->mesh->tensor && sharing->job != NULL; i++) {
-        if (sharing->job->host_numbers[first + i] != sharing->job->host_numbers[first]) {
+    for (int i = 1; i < sharing->team.mesh->tensor && sharing->team.job != NULL; i++) {
+        if (sharing->team.job->host_numbers[first + i] != sharing->team.job->host_numbers[first]) {
             return false;
         }
     }
@@ -37,8 +37,8 @@ static bool is_local(const struct rank_team_sharing *sharing, int replica, int s
 
 static bool are_all_local(const struct rank_team_sharing *sharing) {
     bool are_local = true;
-    for (int replica = 0; replica < sharing->mesh->data; replica++) {
-        for (int stage = 0; stage < sharing->mesh->pipeline; stage++) {
+    for (int replica = 0; replica < sharing->team.mesh->data; replica++) {
+        for (int stage = 0; stage < sharing->team.mesh->pipeline; stage++) {
             are_local = are_local && is_local(sharing, replica, stage);
         }
     }
@@ -49,10 +49,10 @@ static struct sharing_rates rates_of(const struct rank_team_sharing *sharing, in
     bool is_in_host = is_local(sharing, replica, stage);
     struct sharing_rates rates = device_profile_sharing_rates(&sharing->device, is_in_host);
     if (!is_in_host && rates.link_bytes_per_second == 0.0) {
-        const struct sluice_job *job = sharing->job;
+        const struct sluice_job *job = sharing->team.job;
         struct job_link link =
             job_links_slowest(job->links, job->size, job->host_numbers,
-                              first_rank_of(sharing, replica, stage), sharing->mesh->tensor);
+                              first_rank_of(sharing, replica, stage), sharing->team.mesh->tensor);
         rates.link_bytes_per_second = link.bytes_per_second;
         rates.link_latency_seconds = link.latency_seconds;
     }
@@ -64,7 +64,7 @@ static enum status measure(const struct rank_team_sharing *sharing, const struct
                            const struct stage_bytes *bytes, double *layer_seconds,
                            struct device_profile *out) {
     const struct model *model = sizes->model;
-    struct stage_probe probe = {&sizes->options, model, sharing->threads_per_rank};
+    struct stage_probe probe = {&sizes->options, model, sharing->team.threads_per_rank};
     const struct stage_point points[POINTS] = {stage_point_of_decoding(1, 0),
                                                stage_point_of_prompt(sizes->options.step_token_limit)};
     struct stage_costs costs[POINTS] = {{.layers = layer_seconds},
@@ -122,9 +122,9 @@ enum status rank_team_sharing_find(struct rank_team_sharing *sharing, const stru
 }
 
 enum status rank_team_sharing_share(struct rank_team_sharing *sharing) {
-    return sharing->job == NULL
+    return sharing->team.job == NULL
                ? STATUS_OK
-               : comm_broadcast_host(sharing->everyone, 0, &sharing->device, sizeof sharing->device);
+               : comm_broadcast_host(sharing->team.everyone, 0, &sharing->device, sizeof sharing->device);
 }
 
 bool rank_team_sharing_has_whole_experts(const struct rank_team_sharing *sharing,
@@ -162,7 +162,7 @@ static void report(const struct rank_team_sharing *sharing, const struct engine_
     for (int l = 0; l < layers; l++) {
         late += sharing->gathers_late[l];
     }
-    for (int s = 0; s < sharing->mesh->pipeline; s++) {
+    for (int s = 0; s < sharing->team.mesh->pipeline; s++) {
         whole += rank_team_sharing_has_whole_experts(sharing, sizes, 0, s);
     }
     string_buffer_append_format(
@@ -170,7 +170,7 @@ static void report(const struct rank_team_sharing *sharing, const struct engine_
         "attention gathers late in %d layers and early in %d%s, shared experts are whole in %d of %d "
         "stages%s; ",
         late, layers - late, parallel->row_gather == SLUICE_ROW_GATHER_AUTO ? "" : " as was asked for", whole,
-        sharing->mesh->pipeline,
+        sharing->team.mesh->pipeline,
         parallel->shared_experts == SLUICE_SHARED_EXPERTS_AUTO ? "" : " as was asked for");
     string_buffer_append_format(&text, "%s",
                                 sizes->options.device_profile != NULL ? "by the profile"
@@ -186,10 +186,11 @@ void rank_team_sharing_choose(struct rank_team_sharing *sharing, const struct en
                               const int *first_layers) {
     const struct model *model = sizes->model;
     enum dtype activation = numerics_activation_dtype((enum numerics)sizes->options.numerics);
-    int replica = sharing->job == NULL ? 0 : mesh_place_of(sharing->mesh, sharing->job->rank).data;
+    int replica =
+        sharing->team.job == NULL ? 0 : mesh_place_of(sharing->team.mesh, sharing->team.job->rank).data;
     int stage = 0;
     for (int layer = 0; layer <= model->layer_count; layer++) {
-        while (stage < sharing->mesh->pipeline - 1 && layer >= first_layers[stage + 1]) {
+        while (stage < sharing->team.mesh->pipeline - 1 && layer >= first_layers[stage + 1]) {
             stage++;
         }
         struct attention_rows rows;

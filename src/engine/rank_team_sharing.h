@@ -10,18 +10,13 @@
 #ifndef SLUICE_ENGINE_RANK_TEAM_SHARING_H
 #define SLUICE_ENGINE_RANK_TEAM_SHARING_H
 
-#include "comm/comm.h"
 #include "engine/device_profile.h"
 #include "engine/engine_core.h"
-#include "engine/job_internal.h"
-#include "parallel/mesh.h"
+#include "engine/rank_team_view.h"
 
 /* Of the ranks that share rows; borrowed, but for gathers_late. */
 struct rank_team_sharing {
-    const struct mesh_shape *mesh;
-    const struct sluice_job *job; /* NULL: all ranks are in this process */
-    struct comm *everyone;        /* all processes of a job */
-    int threads_per_rank;
+    struct rank_team_view team;
     struct device_profile device; /* the first rank's; 0: not known */
     bool *gathers_late;           /* [layers + 1], of the replica of this process; owned */
 };

@@ -55,7 +55,8 @@ static void open_fixture(struct fixture *fixture, int rank, const char *profile)
     }
     fixture->job.links[2] = (struct job_link){2, 3, 2e9, 1e-9};
     fixture->job.links[6] = (struct job_link){6, 7, 5e9, 1e-9};
-    fixture->sharing = (struct rank_team_sharing){.mesh = &mesh, .job = &fixture->job, .threads_per_rank = 1};
+    fixture->sharing =
+        (struct rank_team_sharing){.team = {.mesh = &mesh, .job = &fixture->job, .threads_per_rank = 1}};
     EXPECT_OK(engine_core_measure(&options, &fixture->sizes));
     EXPECT_OK(rank_team_sharing_find(&fixture->sharing, fixture->sizes));
 }
